@@ -1,4 +1,4 @@
-/** One way in, whatever the work is kept in: a daemon, a file, a database, or this process's memory. */
+/** Opens a Coordinate by URL: a daemon, a file, a database, or the memory of this process. */
 import {
   checkOptions,
   CoordinateError,
@@ -14,9 +14,9 @@ import type { CoordinateHandle } from "./objects/index.ts";
 import { handles } from "./objects/index.ts";
 
 export interface ConnectOptions {
-  /** An access token, where the daemon wants one; also as the password of the URL. */
+  /** An access token, if the daemon requires one. It may also be the password in the URL. */
   token?: string;
-  /** Of stores that this process opens itself: how often to do a daemon's housekeeping; 1000. */
+  /** For stores that this process opens itself: the interval of the housekeeping that a daemon would do. Default 1000. */
   housekeepingMs?: number;
 }
 
@@ -40,7 +40,7 @@ const openSqlite: Open = async (url, options) => {
 const openPostgres: Open = async (url, options) => {
   const postgres = await import("./postgres/index.ts");
   const store = await postgres.openPostgres({ url });
-  // processes that share a database judge leases by its clock
+  // processes that share a database use its clock for leases
   const clock = await store.clock();
   return new HousekeptHandle(new Engine(store, { clock }), {
     ...housekeeping(options),
@@ -71,10 +71,10 @@ const openCbor: Open = async (url, { token }) => {
   return answering(client, () => client.getNamespace(""), shown, given);
 };
 
-/** A server of another protocol may take a connection and never answer. */
+/** The timeout of the first request: a server of another protocol may accept a connection and never answer. */
 const answerMs = 10_000;
 
-/** Asks a first question, so that a wrong address or token is seen here and not in the middle of the first task. */
+/** Sends a first request, so that a wrong address or token fails here and not in the first task. */
 async function answering(
   client: Coordinate,
   ask: () => Promise<unknown>,
@@ -97,7 +97,7 @@ async function answering(
   return handles(client);
 }
 
-/** The same error, with its cause in a sentence and what to do about it. */
+/** The same error, with a message that explains its cause and what to do about it. */
 async function inWords(error: unknown, address: string, token: string): Promise<unknown> {
   const { connectionProblem } = await import("./rest/connection-problem.ts");
   const problem = await connectionProblem(error, address, token !== "");
@@ -127,7 +127,7 @@ function withoutPassword(text: string): [address: string, password: string] {
   return [url.href, password];
 }
 
-/** By scheme. What a store or a wire needs is loaded when it is asked for, and not before. */
+/** By scheme. The modules of a store or protocol are loaded only when it is used. */
 const schemes: Readonly<Record<string, Open>> = {
   "http:": openRest,
   "https:": openRest,
@@ -146,10 +146,10 @@ const forms =
 /**
  * Opens a Coordinate by its URL: a daemon (`http://`, `https://`, `unix:`, `cborrpc://`), or a store that this process opens
  * itself (`sqlite:`, `postgres://`, `memory:`). Rejects with `bad_argument` for any other URL, and with `unavailable` when
- * nothing answers there. Close it when done; an open one does not keep the process alive by itself.
+ * no daemon or store can be reached there. Close it when done; an open one does not keep the process alive.
  */
 export async function connect(url: string, options: ConnectOptions = {}): Promise<CoordinateHandle> {
-  // a caller without types may hand over anything, such as a variable of the environment that is not set
+  // a JavaScript caller may pass anything, such as an unset environment variable
   if (typeof url !== "string")
     throw new CoordinateError("bad_argument", `url: expected ${forms}, got ${describeValue(url)}`);
   checkOptions("connect", options, ["token", "housekeepingMs"]);

@@ -1,11 +1,11 @@
-/** A handle on a store that this process opened itself: it does the housekeeping that a daemon would do. */
+/** A handle on a store that this process opened itself. It does the housekeeping that a daemon would do. */
 import { isCoordinateError, nextTurn, stuckText, type Engine } from "./core/index.ts";
 import { CoordinateHandle } from "./objects/index.ts";
 
 export interface HousekeepingOptions {
-  /** How often to fail units that were tried too often, remove what retention no longer keeps, and forget old workers. */
+  /** How often to fail units that reached their try limit, delete units past their retention, and forget old workers. */
   everyMs: number;
-  /** Called once a minute: what the store needs besides. */
+  /** Called once a minute, for other upkeep of the store. */
   upkeep?: () => Promise<void>;
 }
 
@@ -15,7 +15,7 @@ const upkeepMs = 60_000;
 export class HousekeptHandle extends CoordinateHandle {
   readonly #timers: NodeJS.Timeout[];
   #busy = false;
-  /** Of units that are passed over. */
+  /** Whether a warning about stuck units was emitted. */
   #warned = false;
   #closed = false;
 
@@ -46,7 +46,7 @@ export class HousekeptHandle extends CoordinateHandle {
     try {
       await work();
     } catch (error) {
-      // closed in the middle of it, which is no fault; anything else must be seen and must not end the process
+      // `closed`: the handle was closed meanwhile, which is fine; other errors must be seen, but not end the process
       if (!isCoordinateError(error, "closed"))
         process.emitWarning(error instanceof Error ? error : String(error));
     }

@@ -1,4 +1,4 @@
-/** Which active workers could take the units of a work spec, by what each says that it asks for. */
+/** Finds the active workers that could claim units of a work spec, from the requests that each worker reports in its record. */
 import {
   decodeData,
   isWorkerLabel,
@@ -9,23 +9,23 @@ import {
 } from "../core/index.ts";
 import { show } from "./escape.ts";
 
-/** A process that works, and what it asks for. */
+/** A worker process and the requests that it sends to the scheduler. */
 interface Asker {
   name: string;
-  /** Why it takes nothing at all; empty when it takes work. */
+  /** Why the worker takes no work at all; empty when it takes work. */
   away: string;
-  /** Null for one that does not say. */
+  /** Null for a worker that does not report its requests. */
   asks: readonly ScheduleRequest[] | null;
 }
 
 export interface AbleWorkers {
-  /** Workers that could take it; those that do not say what they ask for are among them. */
+  /** Workers that could take the work spec, including workers that do not report their requests. */
   able: string[];
-  /** Why the others cannot, each reason with its workers. */
+  /** Why the other workers cannot, grouped by reason. */
   unable: { reason: string; workers: string[] }[];
 }
 
-/** The scheduler's rules that are about who asks and not about the work spec, in its order. */
+/** The scheduler's exclusion rules that concern the requesting worker and not the work spec, in the scheduler's order. */
 const aboutAsker: readonly string[] = [
   "other_work_spec",
   "other_runtime",
@@ -34,7 +34,7 @@ const aboutAsker: readonly string[] = [
   "needs_labels",
 ];
 
-/** Answers for any work spec of the namespace. The scheduler itself is asked, once for each different request. */
+/** Returns a lookup for any work spec of the namespace. Calls `explain` of the scheduler once for each distinct request. */
 export async function ableWorkers(
   coordinate: Coordinate,
   ns: string,
@@ -62,7 +62,7 @@ export async function ableWorkers(
   };
 }
 
-/** Empty when it could take the work spec by at least one of its requests; else why the one that came furthest could not. */
+/** Empty when at least one request allows the work spec; otherwise the reason of the request that passed the most rules. */
 function whyNot(
   asks: readonly ScheduleRequest[] | null,
   answer: (ask: ScheduleRequest) => Explained | undefined,
@@ -77,12 +77,12 @@ function whyNot(
   return `it ${show(shown?.reason ?? "")}`;
 }
 
-/** What a worker would ask for if it asked for all of its runtimes at once: for a sentence that names them all. */
+/** One request with all runtimes of a worker, so that the reason in the message names them all. */
 const allRuntimes = (asks: readonly ScheduleRequest[]): ScheduleRequest => ({
   runtimes: [...new Set(asks.flatMap(({ runtimes = [] }) => runtimes))],
 });
 
-/** Processes, without the slots or children below them, which ask for the same. */
+/** Leaves out slots and children whose parent reports its requests: they send the same requests. */
 export function processesOf(workers: readonly WorkerRow[]): WorkerRow[] {
   const telling = new Set(workers.filter(({ data }) => data !== null).map(({ name }) => name));
   return workers.filter(({ parent }) => parent === null || !telling.has(parent));
@@ -96,7 +96,7 @@ function awayOf({ desired, mode }: WorkerRow): string {
   return /^(idle|terminat|stop|drain)/i.test(mode) ? `in mode ${show(mode)}` : "";
 }
 
-/** As our workers tell it; a Python worker asks for work specs without a runtime, and states the memory that is free. */
+/** Our workers report `asks`. A Python worker reports its free memory instead, and requests work specs without a runtime. */
 function asksOf({ data }: WorkerRow): ScheduleRequest[] | null {
   if (data === null) return null;
   const told: Readonly<Record<string, unknown>> = decodeData(data);
@@ -106,7 +106,7 @@ function asksOf({ data }: WorkerRow): ScheduleRequest[] | null {
   return [{ runtimes: [""], labels: [], ...(free > 0 && { availableGb: Math.round(free * 10) / 10 }) }];
 }
 
-/** A record is what anybody wrote: what is no request is left out of it. */
+/** A worker record is arbitrary client data: values of the wrong type are dropped. */
 function readAsk(told: unknown): ScheduleRequest {
   const ask = (typeof told === "object" && told !== null ? told : {}) as Readonly<Record<string, unknown>>;
   const texts = (value: unknown): string[] | undefined =>

@@ -1,4 +1,4 @@
-/** The options of commands that read units in bulk, and what they mean. */
+/** The shared options of commands that read units in bulk. */
 import { createHash, randomUUID } from "node:crypto";
 import { realpathSync } from "node:fs";
 import { homedir } from "node:os";
@@ -71,7 +71,7 @@ export function defineBulk(command: Command): Command {
     .option("-q, --quiet", "no progress");
 }
 
-/** Where files lie that a user would not miss, but for comfort: journals and manifests. */
+/** The path of a state file that is only a convenience for the user: a journal or a manifest. */
 export function stateFile(env: Context["env"], kind: string, identity: string): string {
   const home = env.XDG_STATE_HOME ?? path.join(env.HOME ?? homedir(), ".local", "state");
   const hash = createHash("sha256").update(identity).digest("hex").slice(0, 24);
@@ -82,7 +82,7 @@ export interface BulkInput {
   source: Source;
   format: Format;
   formatOptions: FormatOptions;
-  /** The same for the same input, wherever the command is run. */
+  /** Identifies the input: the same from any working directory. */
   identity: string;
 }
 
@@ -107,7 +107,7 @@ export async function openInput(context: Context, options: BulkOptions): Promise
   };
 }
 
-/** Bad lines, the first ones in full. */
+/** Counts bad lines and prints the first 20. */
 export class BadLines {
   readonly #context: Context;
   readonly #name: string;
@@ -125,7 +125,7 @@ export class BadLines {
   };
 }
 
-/** Loads units into a work spec that is there, with progress, a journal, and a sentence at the end. */
+/** Loads units into an existing work spec, with a progress bar, a journal and a closing report. */
 export async function runLoad(context: Context, workSpec: string, options: BulkOptions): Promise<LoadResult> {
   const onConflict = readConflict(options);
   const { coordinate, ns } = await context.work();
@@ -224,7 +224,7 @@ function openJournal(
   return before;
 }
 
-/** What failed, and how to go on. */
+/** Adds a hint to use `--resume` when some units were stored. */
 function resumable(error: unknown, units: number): unknown {
   if (units === 0 || !(error instanceof Error)) return error;
   return new CommandError(error.message, `${counted(units, "unit")} stored; --resume goes on from there`, {

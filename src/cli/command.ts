@@ -15,25 +15,25 @@ export interface Call<Options> {
 
 export interface CommandModule<Options = object> {
   /**
-   * Declares arguments and options. The command has its name and summary already, and gets the global options
-   * (`--address`, `--json` and so on) afterwards, but for those that it declares itself.
+   * Declares arguments and options. The command already has its name and summary. The global options (`--address`, `--json` and
+   * so on) are added afterwards, except those that the command declares itself.
    */
   define(command: Command): void;
   /**
-   * Does it, and answers the exit code: 0 done, 1 failed, 2 nothing to do. What it throws is printed in one line:
-   * it never ends the process, because it may run inside the interactive shell.
+   * Runs the command and returns the exit code: 0 done, 1 failed, 2 nothing to do. The caller prints a thrown error in one line.
+   * Must not exit the process: the command may run inside the interactive shell.
    */
   run(context: Context, call: Call<Options>): Promise<number>;
 }
 
-/** Gives the options of a command their type; what it answers is a command as the table wants it. */
+/** Types the options of a command; returns the module with the type that the table of commands holds. */
 export const command = <Options extends object = object>(module: CommandModule<Options>): CommandModule =>
   module;
 
 /** For an option that may be repeated. */
 export const repeated = (value: string, before: string[] | undefined): string[] => [...(before ?? []), value];
 
-/** For one whose values may also stand in one word, with commas between them. */
+/** For an option that may be repeated, and that also takes several values separated by commas. */
 export const repeatedWords = (value: string, before: string[] | undefined): string[] => [
   ...(before ?? []),
   ...value.split(","),

@@ -1,4 +1,4 @@
-/** The table of commands: what `--help` shows, and where each is found. Only the one that is asked for is loaded. */
+/** The table of commands: what `--help` shows, and the module of each command. Only the requested command is loaded. */
 import type { CommandModule } from "./command.ts";
 import type { StoreUse } from "./open.ts";
 
@@ -18,12 +18,12 @@ export interface CommandEntry {
   group: keyof typeof groups;
   /** One line of the help page, without a full stop. */
   summary: string;
-  /** What it does with a store that `--backend` opens directly; a file that is not there is made by `create` only. */
+  /** How the command uses a store that `--backend` opens directly. Only `create` creates a missing file. */
   store: StoreUse;
-  /** It reads its own words: all that follows the name is handed to it as it is, `--help` included. */
+  /** The command parses its own arguments: it gets everything after its name unchanged, `--help` included. */
   raw?: boolean;
   hidden?: boolean;
-  /** What its first word is, for completion: a name that the store knows, or one of these. */
+  /** What the first argument is, for completion: a kind of name in the store, or one of these words. */
   args?: "work_spec" | "worker" | "verb" | readonly string[];
   load: () => Promise<{ default: CommandModule }>;
 }
@@ -424,7 +424,7 @@ export const commands: readonly CommandEntry[] = [
   },
 ];
 
-/** By its name or another; dashes and underscores are the same. */
+/** Finds a command by its name or an alias; dashes and underscores are equivalent. */
 export function findCommand(word: string): CommandEntry | undefined {
   const name = word.replaceAll("-", "_");
   return commands.find((entry) => entry.name === name || entry.aliases?.includes(name) === true);

@@ -1,15 +1,15 @@
-/** What may follow the words of a command line: for the shells' completion and for our own shell. */
+/** Completion candidates for a command line: for the completion of system shells and for our interactive shell. */
 import { Command } from "commander";
 import { verbNames, workUnitStatuses } from "../core/index.ts";
 import { commands, findCommand, type CommandEntry } from "./commands.ts";
 import { Context, type GlobalOptions, type Session } from "./context.ts";
 import { globalOptions } from "./program.ts";
 
-/** Names that are asked of a store: not more than this many, and not for longer. */
+/** Limits on fetching names from a store: how many, and for how long. */
 const maxNames = 200;
 const patienceMs = 1500;
 
-/** Candidates for the last word, which may be empty; the words before it are whole. */
+/** Candidates for the last word, which may be empty; the words before it are complete. */
 export async function complete(session: Session, words: readonly string[]): Promise<string[]> {
   const last = words.at(-1) ?? "";
   const before = words.slice(0, -1);
@@ -23,7 +23,7 @@ export async function complete(session: Session, words: readonly string[]): Prom
   return candidates.filter((one) => one.startsWith(last)).sort();
 }
 
-/** The command among the words, and the global options with values that stand anywhere. */
+/** Finds the command among the words, and the global options with a value, which may be at any position. */
 function readWords(words: readonly string[]): {
   entry: CommandEntry | null;
   options: GlobalOptions;
@@ -75,7 +75,7 @@ async function flags(entry: CommandEntry): Promise<string[]> {
     .concat("--help");
 }
 
-/** Completion that fails completes nothing: it must not disturb the line that is being typed. */
+/** Returns no names on a failure or timeout: completion must not disturb the line that is being typed. */
 async function names(
   session: Session,
   options: GlobalOptions,

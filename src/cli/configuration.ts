@@ -1,11 +1,11 @@
-/** What the configuration says to the command line: where the work is, and as whom to ask. */
+/** The target of the command line from the configuration: daemon or store, namespace and token. */
 import type { Configuration } from "../config/index.ts";
 import { findFile } from "../config/find-file.ts";
 import type { GlobalOptions } from "./context.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Everything: defaults, file, environment and the options of this command line. Throws, naming file and line. */
+/** The whole configuration: defaults, file, environment and the options of this command line. Errors name file and line. */
 export async function readWhole(options: GlobalOptions, env: Environment): Promise<Configuration> {
   const { readConfiguration } = await import("../config/index.ts");
   return readConfiguration({
@@ -22,10 +22,13 @@ export async function readWhole(options: GlobalOptions, env: Environment): Promi
   });
 }
 
-/** Where the target may be said besides the variables that everybody looks at. */
+/** Variables that also set the target, besides those that `Context` reads itself. */
 const rareVariables = ["COORDINATE_ADDRESSES", "COORDINATE_URL", "COORDINATE_STORE"];
 
-/** What a configuration file says of the target, under the environment; empty where there is none, and then nothing is loaded. */
+/**
+ * The target from the configuration file and the environment. Without a file and these variables the result is empty and the
+ * configuration code is not loaded.
+ */
 export async function readTarget(
   options: GlobalOptions,
   env: Environment,

@@ -1,6 +1,6 @@
 /**
- * What a command is given: where to write, whom to ask, and the Coordinate that it works on, which is opened when the
- * command first wants it. A session is what outlives one command: the process, or the interactive shell.
+ * The context of a command: its output, its questions to the user, and the Coordinate that it works on, which is opened on first
+ * use. A session outlives one command: it belongs to the process or the interactive shell.
  */
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline/promises";
@@ -20,7 +20,7 @@ export interface GlobalOptions {
   token?: string;
   verbose?: boolean;
   quiet?: boolean;
-  /** The Python tool's: a logger to hear more of. Loggers have no names here, so it is `verbose`. */
+  /** An option of the Python tool: the logger to make verbose. Loggers have no names here, so it means `verbose`. */
   debug?: string;
   json?: boolean;
   compat?: boolean;
@@ -37,13 +37,13 @@ export interface Streams {
 
 export class Session {
   readonly streams: Streams;
-  /** Set while the interactive shell holds the terminal: questions go through it. */
+  /** Set while the interactive shell owns the terminal: questions go through the shell. */
   ask: ((question: string) => Promise<string | null>) | null = null;
-  /** In the shell: aborts when the line that runs is interrupted. */
+  /** In the shell: aborts when the running line is interrupted. */
   interrupted: AbortSignal | null = null;
-  /** Options that were given to the shell itself hold for every line of it. */
+  /** Options given to the shell itself; they apply to each of its lines. */
   defaults: GlobalOptions = {};
-  /** What was opened last, for what an error says of it. */
+  /** The last opened target, for error messages. */
   target: Target | null = null;
   readonly #opened = new Map<string, Promise<Opened>>();
 
@@ -55,23 +55,23 @@ export class Session {
     return this.ask !== null;
   }
 
-  /** One connection for a session: the shell's second command finds it open. */
+  /** Opens a target once per session: later commands of the shell reuse the connection. */
   open(target: Target, use: StoreUse): Promise<Opened> {
-    // a file is opened to look into it or to own it; for anything else there is one way
+    // a SQLite file is opened either to read it or to own it; any other target is opened in one way
     this.target = target;
     const key = JSON.stringify([target, target.backend?.startsWith("sqlite:") === true ? use : ""]);
     let opened = this.#opened.get(key);
     if (opened === undefined) {
       opened = this.#openAnew(target, use);
       this.#opened.set(key, opened);
-      // what could not be opened may be there the next time
+      // a failure is not cached: the next command tries again
       opened.catch(() => this.#opened.delete(key));
     }
     return opened;
   }
 
   async #openAnew(target: Target, use: StoreUse): Promise<Opened> {
-    // a store has one owner: what an earlier command of this session holds open must be given back first
+    // a store has one owner: close what an earlier command of this session holds open
     if (target.backend !== undefined) await this.close();
     return open(target, use);
   }
@@ -110,22 +110,22 @@ export class Context {
     return this.session.streams.env;
   }
 
-  /** Tells more: where a failure happened, and what a worker does. */
+  /** Whether to print more: stacks of failures, and what a worker does. */
   get verbose(): boolean {
     return isVerbose(this.options);
   }
 
-  /** Results and failures alone. */
+  /** Whether to print only results and failures. */
   get quiet(): boolean {
     return this.options.quiet ?? false;
   }
 
-  /** As the Python tool did it, where that is otherwise: what is not there is no error. */
+  /** Whether to behave like the Python tool where the two differ: a missing object is no error. */
   get compat(): boolean {
     return this.options.compat ?? false;
   }
 
-  /** Opened at the first call. Whoever made the session closes it. */
+  /** Opened at the first call. The creator of the session closes it. */
   async coordinate(): Promise<Coordinate> {
     return (await this.opened()).coordinate;
   }
@@ -139,7 +139,7 @@ export class Context {
     return (await this.target()).namespace;
   }
 
-  /** Both, as nearly every verb wants them. */
+  /** The Coordinate and the namespace, which nearly every verb needs. */
   async work(): Promise<{ coordinate: Coordinate; ns: string }> {
     return { coordinate: await this.coordinate(), ns: await this.namespace() };
   }
@@ -149,7 +149,7 @@ export class Context {
     return (this.#target ??= this.#findTarget());
   }
 
-  /** Everything that is configured, with the options of this command line in it. */
+  /** The whole configuration, including the options of this command line. */
   configuration(file = this.options.config): Promise<Configuration> {
     return readWhole({ ...this.options, ...(file !== undefined && { config: file }) }, this.env);
   }
@@ -171,7 +171,7 @@ export class Context {
     };
   }
 
-  /** Aborts on Ctrl-C. A command that never asks for it ends at once, as any process does. */
+  /** Aborts on Ctrl-C or SIGTERM. For a command that never reads it no handler is installed, and Ctrl-C ends the process at once. */
   get signal(): AbortSignal {
     if (this.session.interrupted !== null) return this.session.interrupted;
     if (this.#interrupted === null) {
@@ -189,7 +189,7 @@ export class Context {
 
   #release: () => void = () => undefined;
 
-  /** The command is over. */
+  /** Called when the command has ended: removes the signal handlers. */
   end(): void {
     this.#release();
   }
@@ -213,7 +213,7 @@ export const isVerbose = ({ verbose, debug }: GlobalOptions): boolean =>
 
 const nonEmpty = (text: string | undefined): string | undefined => (text === "" ? undefined : text);
 
-/** The text itself, or `@FILE`: on a command line others can read it. */
+/** The token itself, or `@FILE`: a token on the command line is visible to other users. */
 function readToken(given: string): string {
   if (!given.startsWith("@")) return given;
   try {

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** A worker under its own name: `coordinate worker`, which runs Python jobs unless it is told otherwise. */
+/** The program `coordinate-worker`: `coordinate worker`, with the Python runtime unless `--tasks` or `--runtime` is given. */
 const words = process.argv.slice(2);
 const says = (option: string): boolean =>
   words.some((word) => word === option || word.startsWith(`${option}=`));

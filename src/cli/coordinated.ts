@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The daemon under its own name. */
+/** The program `coordinated`: the daemon. */
 import { runDaemon } from "../daemon/index.ts";
 
 process.exit(await runDaemon(process.argv.slice(2), process.env));

@@ -1,7 +1,7 @@
 /** Counts of work units, as people and scripts see them. */
 import type { Tally, TallyRow } from "../core/index.ts";
 
-/** Ended units that retention removed are counted on, so that totals stay true. */
+/** Includes the ended units that retention deleted, so that totals stay correct. */
 export function totals({ counts, removed }: TallyRow): Tally & { total: number } {
   const sums = {
     ...counts,
@@ -11,7 +11,7 @@ export function totals({ counts, removed }: TallyRow): Tally & { total: number }
   return { ...sums, total: Object.values(sums).reduce((sum, one) => sum + one, 0) };
 }
 
-/** The names that scripts have parsed since the Python tool. */
+/** The field names of the Python tool, which scripts parse. */
 export function numbers(row: TallyRow): Record<string, number> {
   const { available, blocked, delayed, failed, finished, pending, total } = totals(row);
   return {
@@ -25,7 +25,7 @@ export function numbers(row: TallyRow): Record<string, number> {
   };
 }
 
-/** How fast units end, from looking again and again: over the last half minute, or since the first look. */
+/** How fast units end, from repeated counts: over the last half minute, or since the first count. */
 export class Rates {
   readonly #seen = new Map<string, { at: number; done: number }[]>();
   readonly #windowMs: number;
@@ -34,7 +34,7 @@ export class Rates {
     this.#windowMs = windowMs;
   }
 
-  /** Units that ended per second; null before there are two looks. */
+  /** Ended units per second; null until the oldest count is at least 200 ms old. */
   look(row: TallyRow, now: number): number | null {
     const key = JSON.stringify([row.namespace, row.workSpec]);
     const { finished, failed } = totals(row);
@@ -43,7 +43,7 @@ export class Rates {
     this.#seen.set(key, seen);
     const first = seen[0];
     if (first === undefined || now - first.at < 200) return null;
-    // units that are retried or deleted leave the count: that is no speed below nothing
+    // retried and deleted units leave the count: the rate must not be negative
     return Math.max(0, ((finished + failed - first.done) * 1000) / (now - first.at));
   }
 }

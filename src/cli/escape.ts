@@ -1,17 +1,20 @@
 /**
- * Names on a terminal. A name is any bytes: one may hold an escape sequence that clears the screen, a line feed that
- * fakes a second row, or a mark that turns the text around. What a person reads is therefore escaped, and what is
- * escaped can be typed back (`--escaped`), so that every unit can be named from a shell.
+ * Names on a terminal. A name is any bytes: it may hold an escape sequence that clears the screen, a line feed that fakes a
+ * second row, or a mark that reverses the text direction. Names are therefore escaped for display. The escaped form can be typed
+ * back (`--escaped`), so that every unit can be named from a shell.
  *
  *   \\ \n \r \t     as in most languages
  *   \xNN            one byte: a control character, or a byte that is no UTF-8
- *   \u{NNNN}        a character that does not show, or turns the text around
+ *   \u{NNNN}        an invisible character or a direction mark
  */
 import { Buffer } from "node:buffer";
 import { nameFromBytes } from "../core/index.ts";
 import { UsageError } from "./failure.ts";
 
-/** Controls, what is invisible or changes direction, escaped bytes, and the backslash that all of these begin with. */
+/**
+ * Control characters, invisible characters, direction marks, escaped bytes (lone surrogates), and the backslash that starts an
+ * escape.
+ */
 const unsafe =
   /[\\\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
@@ -25,27 +28,27 @@ function escaped(unit: string): string {
 
 const hex = (code: number): string => code.toString(16).padStart(2, "0");
 
-/** As a person is shown it: one line, nothing that a terminal would obey. */
+/** The name as one line, without anything that a terminal would interpret. */
 export const show = (name: string): string => name.replace(unsafe, escaped);
 
-/** For the middle of a sentence: quoted where its ends could not be seen otherwise. */
+/** For the middle of a sentence: in quotes when the name is empty or has spaces, quotes or punctuation. */
 export function quote(name: string): string {
   const shown = show(name);
   return /^[^\s"'`;,()]+$/.test(shown) ? shown : `"${shown}"`;
 }
 
-/** Text of several lines, such as a traceback: its lines and tabs stay, the rest is escaped. */
+/** Text of several lines, such as a traceback: keeps line feeds, tabs and backslashes, escapes the rest. */
 export const showText = (text: string): string =>
   text.replace(unsafe, (unit) => (unit === "\n" || unit === "\t" || unit === "\\" ? unit : escaped(unit)));
 
-/** JSON text is safe for machines; for a terminal the characters that JSON leaves as they are must be escaped too. */
+/** JSON is safe for programs. For a terminal, the control and invisible characters that JSON allows must be escaped too. */
 export const showJson = (json: string): string =>
   json.replace(
     /[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
     (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
 
-/** What `show` has written, read back. */
+/** Reverses `show`. */
 export function unescape(text: string): string {
   const pieces: Buffer[] = [];
   let plain = 0;

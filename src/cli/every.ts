@@ -1,7 +1,7 @@
-/** Again and again, until the person says that it is enough. */
+/** Repeats a call at an interval until the user interrupts it. */
 import { setTimeout as wait } from "node:timers/promises";
 
-/** Calls now and then every `ms`, at most `times` times, until the signal aborts. */
+/** Calls `look` at once and then every `ms`, at most `times` times, until the signal aborts. */
 export async function every(
   ms: number,
   times: number,

@@ -1,10 +1,10 @@
-/** Why a daemon cannot be talked to, as a failure of a command. */
+/** Explains why a daemon cannot be reached, as a command failure. */
 import { connectionProblem } from "../rest/connection-problem.ts";
 import { show } from "./escape.ts";
 import { CommandError } from "./failure.ts";
 import { defaultAddress, type Target } from "./open.ts";
 
-/** The same error in better words, where it is one of connecting; any other as it is. */
+/** Explains a connection error in better words; returns any other error unchanged. */
 export async function explainConnection(error: unknown, target: Target | null): Promise<unknown> {
   if (target === null || target.backend !== undefined) return error;
   const address = (target.address ?? defaultAddress).split(",")[0] ?? "";

@@ -1,9 +1,9 @@
-/** What a command says when it cannot do what it was asked, and the code that the process ends with. */
+/** The errors that commands throw, and the exit codes of the process. */
 
-/** 0: done. 1: it could not be done. 2: there was nothing to do, or it was asked for in a wrong way. */
+/** 0: done. 1: failed. 2: nothing to do, or wrong usage. */
 export const exit = { done: 0, failed: 1, nothing: 2, usage: 2 } as const;
 
-/** An expected failure: one line, and what to do about it. */
+/** An expected failure: a message of one line, and a hint. */
 export class CommandError extends Error {
   override readonly name = "CommandError";
   /** What to do about it; empty when there is nothing to say. */
@@ -15,7 +15,7 @@ export class CommandError extends Error {
   }
 }
 
-/** The command line makes no sense. */
+/** The command line is invalid. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }

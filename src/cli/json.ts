@@ -1,6 +1,6 @@
 /**
- * JSON for people and scripts. Rows hold data dictionaries as the text or bytes that they arrived in; printed, they
- * are objects again, with every number as it was written.
+ * JSON for people and scripts. Rows hold data dictionaries as the text or bytes that they arrived in. They are printed as
+ * objects, with every number exactly as it was written.
  */
 import { dataToJson, type Data } from "../core/index.ts";
 
@@ -15,11 +15,11 @@ class RawJson {
 
 export const rawText = (json: string): unknown => new RawJson(json);
 
-/** Data as a part of what is printed. */
+/** A data dictionary as a part of the printed JSON. */
 export const rawData = (data: Data | null): unknown =>
   data === null ? null : new RawJson(dataToJson(data).text);
 
-/** A row, or anything made of rows, with every member called `data` as the object that it is. */
+/** A row, or any structure of rows, with every member called `data` turned into raw JSON. */
 export function withData(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withData);
   if (typeof value !== "object" || value === null || value instanceof RawJson) return value;
@@ -33,7 +33,7 @@ export function withData(value: unknown): unknown {
   );
 }
 
-/** As JSON.stringify, which cannot leave a part alone. Raw parts stay as they are, whatever the indent. */
+/** Like JSON.stringify, but copies raw parts: an indent changes only their white space. */
 export function writeJson(value: unknown, indent = 0, at = 0): string {
   if (value instanceof RawJson) return indent === 0 ? value.text : reindent(value.text, indent, at);
   if (typeof value === "bigint") return String(value);
@@ -55,7 +55,7 @@ export function writeJson(value: unknown, indent = 0, at = 0): string {
   return members.length === 0 ? "{}" : `{${open}${members.join(separator)}${close}}`;
 }
 
-/** JSON text with other white space; strings and numbers are copied, not read. */
+/** Changes the white space of JSON text; copies strings and numbers without parsing them. */
 function reindent(text: string, indent: number, at: number): string {
   let out = "";
   let depth = at;

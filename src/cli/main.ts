@@ -2,10 +2,10 @@
 /** `coordinate`: one command, or an interactive shell. */
 import module from "node:module";
 
-// Node 22.8 and later keep what was compiled for the next start; it must be asked before anything else is loaded
+// Node 22.8 and later cache compiled code for the next start; this must be enabled before anything else is loaded
 (module as { enableCompileCache?: () => unknown }).enableCompileCache?.();
 
-// `coordinate work_units | head` ends when its reader does, and that is no failure
+// in `coordinate work_units | head` the reader closes the pipe early, which is no failure
 process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
 
 const { Session } = await import("./context.ts");
@@ -18,7 +18,7 @@ const session = new Session({
 });
 const code = await runLine(session, process.argv.slice(2));
 await session.close().catch(() => undefined);
-// what was written must have been taken before the process ends, also where pipes are slow
+// flush both streams before the process ends: pipes may be slow
 for (const stream of [process.stdout, process.stderr])
   if (!stream.destroyed) await new Promise<void>((resolve) => stream.write("", () => resolve()));
 process.exit(code);

@@ -1,6 +1,6 @@
 /**
- * How commands name work specs and units: `-W NAME` as the Python tool has it, `-w FILE` for the spec in a file, or
- * simply as the first word. With `--escaped`, names are read as they are shown.
+ * How commands name work specs and units: `-W NAME` as in the Python tool, `-w FILE` for the spec in a file, or simply as the
+ * first word. With `--escaped`, names are read in the escaped form that commands print.
  */
 import { readFile } from "node:fs/promises";
 import { CoordinateError, type Coordinate, type WorkSpecRow } from "../core/index.ts";
@@ -48,7 +48,7 @@ export async function readNaming(args: readonly string[], options: NamingOptions
   return { workSpec: read(first), units: rest.map(read) };
 }
 
-/** A command that takes a work spec and no units refuses what would otherwise be dropped silently. */
+/** For a command that takes one work spec and no units: refuses further words instead of ignoring them silently. */
 export async function readOneSpec(args: readonly string[], options: NamingOptions): Promise<string> {
   const { workSpec, units } = await readNaming(args, options);
   if (units.length > 0) throw new UsageError(`one work spec at a time; ${quote(units[0] ?? "")} is too many`);
@@ -80,7 +80,7 @@ export async function hasWorkSpec(context: Context, name: string): Promise<boole
   return row !== null && row !== undefined;
 }
 
-/** The work spec, or the error that it is not there, with the name that was probably meant. */
+/** Returns the work spec, or throws an error that suggests the nearest name. */
 export async function requireWorkSpec(context: Context, name: string): Promise<WorkSpecRow> {
   const { coordinate, ns } = await context.work();
   const [row] = await coordinate.getWorkSpecs(ns, [name]);
@@ -103,11 +103,11 @@ export async function missingWorkSpec(coordinate: Coordinate, ns: string, name: 
 export const namespaceText = (ns: string): string => (ns === "" ? "(default)" : quote(ns));
 
 /**
- * Of a namespace without work specs: which others have some, and the one that was probably meant. Not a sentence, so that it
- * can follow another.
+ * Describes a namespace without work specs: which others have some, or the one that was probably meant. Returns a clause, not a
+ * sentence, so that it can follow another.
  */
 export async function aboutEmptyNamespace(coordinate: Coordinate, ns: string): Promise<string> {
-  // a token may open this namespace alone
+  // fails with a token that allows only this namespace
   const counts = await coordinate.tally().catch(() => []);
   const others = [...new Set(counts.map(({ namespace }) => namespace))].filter((one) => one !== ns);
   const meant = ns === "" ? null : nearest(ns, others);
@@ -120,7 +120,7 @@ export async function aboutEmptyNamespace(coordinate: Coordinate, ns: string): P
   return `${none}; these have: ${others.slice(0, 5).map(namespaceText).join(", ")}${more}`;
 }
 
-/** Of the names, those of units that are not there. */
+/** The names of units that do not exist. */
 export async function missingUnits(
   coordinate: Coordinate,
   ns: string,
@@ -131,7 +131,7 @@ export async function missingUnits(
   return names.filter((_name, i) => (rows[i] ?? null) === null);
 }
 
-/** Names for a sentence, not more than a few. */
+/** At most `max` names, for a sentence. */
 export function listed(names: readonly string[], max = 5): string {
   const shown = names.slice(0, max).map(quote).join(", ");
   return names.length > max ? `${shown} and ${names.length - max} more` : shown;

@@ -1,6 +1,6 @@
 /**
- * Opening a Coordinate by what the command line says: a daemon by its address, or a store directly. Only what is asked
- * for is loaded: a command that talks to a daemon loads no driver, one that opens a store no HTTP.
+ * Opens the Coordinate that the command line names: a daemon by its address, or a store directly. Loads only the code that is
+ * needed: a command that talks to a daemon loads no database driver, one that opens a store loads no HTTP client.
  */
 import { existsSync } from "node:fs";
 import type { Coordinate, Engine } from "../core/index.ts";
@@ -8,21 +8,21 @@ import type { RestClient } from "../rest/client.ts";
 import type { SqliteStore } from "../sqlite/index.ts";
 import { CommandError, UsageError } from "./failure.ts";
 
-/** What a command does with a store: looks, changes what is there, or makes a store where there is none. */
+/** How a command uses a store: reads it, changes an existing one, or also creates a missing one. */
 export type StoreUse = "read" | "write" | "create";
 
 export interface Opened {
   coordinate: Coordinate;
   /** For people: the address without its secrets. */
   where: string;
-  /** Where there is a daemon behind REST: its streams. */
+  /** The client of a daemon behind REST, for its streams; otherwise null. */
   rest: RestClient | null;
-  /** Where a store was opened directly: housekeeping is ours then. */
+  /** Set when a store was opened directly: this process then does the housekeeping. */
   engine: Engine | null;
   sqlite: SqliteStore | null;
 }
 
-/** Where to go: one of the two. */
+/** What to open: an address or a backend. */
 export interface Target {
   address: string | undefined;
   backend: string | undefined;
@@ -36,7 +36,7 @@ export async function open(target: Target, use: StoreUse): Promise<Opened> {
   return openAddress(target.address ?? defaultAddress, target.token);
 }
 
-/** The first that answers. */
+/** Connects to the first address that answers. */
 async function openRpc(addresses: readonly string[], token: string | undefined): Promise<Opened> {
   const { connectCbor } = await import("../cbor/index.ts");
   let failure: unknown;
@@ -58,7 +58,7 @@ async function openRpc(addresses: readonly string[], token: string | undefined):
   throw failure;
 }
 
-/** A first question: a server of another protocol may take it and never answer. */
+/** Sends a first request: a server of another protocol may accept the connection and never answer. */
 async function mustAnswer(coordinate: Coordinate, address: string): Promise<void> {
   const answer = coordinate.getNamespace("");
   answer.catch(() => undefined);
@@ -88,7 +88,7 @@ async function mustAnswer(coordinate: Coordinate, address: string): Promise<void
 async function openAddress(address: string, token: string | undefined): Promise<Opened> {
   const nothing = { engine: null, sqlite: null };
   if (/^cbor-?rpc:/.test(address)) return openRpc(address.split(","), token);
-  // several daemons that share a store: the next is tried where one does not answer
+  // several daemons that share a store: the client tries the next address when one does not answer
   const addresses = address.split(",").map((one) => {
     if (/^(https?:\/\/|unix:)./.test(one)) return one;
     if (/^(\[[^\]]+\]|[^/:[\]]+):\d+$/.test(one)) return `http://${one}`;
@@ -101,7 +101,7 @@ async function openAddress(address: string, token: string | undefined): Promise<
   return { ...nothing, coordinate: rest, where: addresses.join(","), rest };
 }
 
-/** As a daemon has them: the command line must not refuse what a daemon takes, and the other way round. */
+/** The daemon's default limits, so that the command line and a daemon accept the same requests. */
 const limits = { maxDataBytes: 16 * 1024 * 1024, maxItems: 100_000, dataDir: "" };
 
 async function openStore(backend: string, use: StoreUse): Promise<Opened> {
@@ -114,7 +114,7 @@ async function openStore(backend: string, use: StoreUse): Promise<Opened> {
   return { coordinate, where: withoutPassword(backend), rest: null, engine, sqlite: null };
 }
 
-/** A reader looks into a file that a daemon owns, and changes nothing in one that nobody does. */
+/** With `read`, opens the file read-only: a daemon may own it, and nothing in it changes. */
 async function openSqliteFile(backend: string, file: string, use: StoreUse): Promise<Opened> {
   if (use !== "create" && !existsSync(file))
     throw new CommandError(`no store at ${file}`, "a daemon makes one, and so do flow, load and bench");

@@ -5,7 +5,7 @@ import { withData, writeJson } from "./json.ts";
 import { tableLines, wrap, type Cell, type Column, type Style } from "./table.ts";
 
 export interface OutputOptions {
-  /** `--json`: what is printed is for a program. */
+  /** `--json`: the output is for a program. */
   json: boolean;
   /** `--quiet`: no remarks. */
   quiet?: boolean;
@@ -14,7 +14,7 @@ export interface OutputOptions {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** As https://no-color.org has it: any value but the empty one says no. FORCE_COLOR says yes where there is no terminal. */
+/** Follows https://no-color.org: any non-empty NO_COLOR disables colours. FORCE_COLOR enables them without a terminal. */
 export function wantsColour(stream: NodeJS.WriteStream, env: Environment): boolean {
   if ((env.NO_COLOR ?? "") !== "" || env.TERM === "dumb") return false;
   return stream.isTTY || (env.FORCE_COLOR ?? "") !== "";
@@ -39,7 +39,7 @@ export class Output {
     return this.stream.isTTY;
   }
 
-  /** How wide the window is; Infinity where there is none. */
+  /** The width of the window; Infinity when the output is no terminal. */
   get columns(): number {
     return this.isTerminal ? this.stream.columns || 80 : Infinity;
   }
@@ -53,17 +53,17 @@ export class Output {
     this.stream.write(`${text}\n`);
   }
 
-  /** A line that is broken between words where the window ends. */
+  /** A line, wrapped between words to the width of the window. */
   sentence(text: string, indent = ""): void {
     for (const line of wrap(text, this.columns, indent)) this.line(line);
   }
 
-  /** For the person, not for what reads the output. */
+  /** A message for people, on stderr, so that programs that read the output do not see it. */
   remark(text: string): void {
     if (!this.#quiet) this.#remarks.write(`${text}\n`);
   }
 
-  /** Rows as the verbs answer them are fine: their data is printed as the objects that they are. */
+  /** Accepts rows as verbs return them: their data is printed as JSON objects. */
   printJson(value: unknown, indent = 2): void {
     this.line(showJson(writeJson(withData(value), indent)));
   }
@@ -73,12 +73,12 @@ export class Output {
   }
 
   readonly paint = (style: Style | undefined, text: string): string =>
-    // the stream was looked at already, when it was decided whether there are colours
+    // `#colour` was already decided from the stream
     style === undefined || !this.#colour || text === ""
       ? text
       : styleText(style, text, { validateStream: false });
 
-  /** Resolves when all that was written has been taken. */
+  /** Resolves when all output has been flushed. */
   async flush(): Promise<void> {
     for (const stream of [this.stream, this.#remarks])
       if (!stream.destroyed) await new Promise<void>((resolve) => stream.write("", () => resolve()));

@@ -1,10 +1,10 @@
-/** Failures, for people: one line with what was wrong and what to do; a stack only for who asks with `-v`. */
+/** Prints failures for people: one line with the problem and what to do; a stack only with `-v`. */
 import { CoordinateError } from "../core/index.ts";
 import { isVerbose, type GlobalOptions, type Session } from "./context.ts";
 import { show, showText } from "./escape.ts";
 import { CommandError, exit, UsageError } from "./failure.ts";
 
-/** What an operator can do about an error that the system answers. */
+/** What an operator can do about an error, by its code. */
 const hints: Readonly<Record<string, string>> = {
   no_such_work_spec: "coordinate work_specs lists them",
   no_such_work_unit: "coordinate work_units lists them",
@@ -29,7 +29,7 @@ function hintOf(error: Error, where: string): string {
   return hints[code] ?? "";
 }
 
-/** Prints it and answers the exit code. */
+/** Prints the error and returns the exit code. */
 export function printError(session: Session, options: GlobalOptions, error: unknown, command = ""): number {
   const { stderr } = session.streams;
   const name = command === "" ? "coordinate" : `coordinate ${command}`;
@@ -49,7 +49,7 @@ export function printError(session: Session, options: GlobalOptions, error: unkn
   return exit.failed;
 }
 
-/** Errors that no part of the system makes on purpose. */
+/** Error types that the system never throws on purpose. */
 const isBug = (error: Error): boolean =>
   error instanceof TypeError || error instanceof RangeError || error instanceof ReferenceError;
 

@@ -1,4 +1,4 @@
-/** Reads a command line, loads the command that it names, runs it, and answers the exit code. */
+/** Parses a command line, loads and runs the command that it names, and returns the exit code. */
 import { fileURLToPath } from "node:url";
 import { Command, CommanderError, Help, Option } from "commander";
 import { didYouMean } from "../config/did-you-mean.ts";
@@ -52,13 +52,13 @@ export async function runLine(session: Session, argv: readonly string[]): Promis
     await program.parseAsync(askingForHelp(argv), { from: "user" });
     return code;
   } catch (error) {
-    // commander has printed what there is to say
+    // commander has already printed the message
     if (error instanceof CommanderError) return error.exitCode === 0 ? exit.done : exit.usage;
     return printError(session, { ...session.defaults, ...program.opts<GlobalOptions>() }, error);
   }
 }
 
-/** `help COMMAND` is `COMMAND --help`: that loads the command, whose help is not known before. */
+/** Turns `help COMMAND` into `COMMAND --help`, which loads the command: its help is not known before. */
 function askingForHelp(argv: readonly string[]): string[] {
   const [first, word] = argv;
   return first === "help" && word !== undefined && !word.startsWith("-") ? [word, "--help"] : [...argv];
@@ -98,9 +98,9 @@ function makeProgram(session: Session, onCode: (code: number) => void): Command 
       if (entry.group === group) addStub(program, entry);
     }
   }
-  // a command is loaded when its name was read, and before what follows the name is
+  // load the command after its name is parsed and before its arguments are
   program.hook("preSubcommand", async (_program, command) => {
-    // whatever command follows, as the Python tool has it
+    // --dump-config applies whatever the command, as in the Python tool
     if (await dumpConfig(session, program, onCode)) throw new CommanderError(0, "coordinate.dumpConfig", "");
     const entry = commands.find(({ name }) => name === command.name());
     if (entry !== undefined) await fill(session, program, command, entry, onCode);
@@ -108,7 +108,7 @@ function makeProgram(session: Session, onCode: (code: number) => void): Command 
   return program;
 }
 
-/** False when it was not asked for. */
+/** Handles `--dump-config`; false when the option was not given. */
 async function dumpConfig(
   session: Session,
   program: Command,
@@ -133,7 +133,7 @@ const helpCommand = (): Command =>
     .summary("print this, or what there is to know of a command")
     .helpGroup(groups.administration);
 
-/** The page of all commands: what there is to do comes before how it can be bent. */
+/** The help page of all commands lists the commands before the options. */
 function commandsFirst(command: Command, helper: Help): string {
   const page = Help.prototype.formatHelp.call(helper, command, helper);
   if (command.parent !== null) return page;
@@ -164,18 +164,18 @@ async function fill(
   const { default: module } = await entry.load();
   if (entry.raw === true) command.allowUnknownOption().allowExcessArguments().helpOption(false);
   else {
-    // an argument does not show on the help page of all commands, nor do other names on that of one
+    // the usage line of a command has its arguments and no aliases; the page of all commands has neither
     command.configureHelp({ commandUsage: usageOf });
     command.helpOption("-h, --help", "print this");
   }
   module.define(command);
-  // what a command declares itself is its own affair: `--config` of one may be another file than that of all
+  // an option that the command declares wins over the global one: its `--config` may mean another file
   const shared = new Set<string>();
   if (entry.raw !== true) {
     const taken = new Set(command.options.flatMap(({ short, long }) => [short, long]));
     for (const option of globalOptions()) {
       if (taken.has(option.long)) continue;
-      // -c of a command of its own leaves --config to everybody, and the help says so
+      // a command with its own -c still has the global --config, and its help shows it without -c
       if (taken.has(option.short)) {
         delete option.short;
         option.flags = option.flags.replace(/^-\w, /, "");
@@ -200,7 +200,7 @@ async function fill(
   });
 }
 
-/** What was said, without defaults: a value before the command holds unless it is said again after it. */
+/** The given options, without defaults: a value before the command applies unless it is repeated after it. */
 function onlyGiven(command: Command, known = globalNames()): GlobalOptions {
   return Object.fromEntries(
     Object.entries(command.opts()).filter(
@@ -216,7 +216,7 @@ function usageOf(command: Command): string {
   return `coordinate ${command.name()} ${command.usage()}`;
 }
 
-/** A person at a terminal gets a shell; lines that are piped in are run; a script that forgot the command is told. */
+/** Without a command: a terminal gets the shell, piped lines are run as commands, and otherwise the help is printed as an error. */
 async function runWithoutCommand(session: Session, program: Command): Promise<number> {
   const { stdin, stdout } = session.streams;
   if (session.inShell) return exit.done;

@@ -5,15 +5,15 @@ import { show } from "./escape.ts";
 import { count, duration, rate } from "./units.ts";
 
 export interface ProgressState {
-  /** How much of `total` is done, in whatever it is counted: bytes of the input, or units. */
+  /** How much of `total` is done, in the same measure: bytes of the input, or units. */
   value: number;
-  /** Null where the end is not known. */
+  /** Null when the total is not known. */
   total: number | null;
-  /** What people count. */
+  /** The number of units, for display. */
   units: number;
 }
 
-/** How long a rate looks back. */
+/** The time span over which the rate is measured. */
 const windowMs = 5000;
 
 export class Progress {
@@ -24,7 +24,7 @@ export class Progress {
   readonly #seen: { at: number; units: number; value: number }[] = [];
   #timer: NodeJS.Timeout | null = null;
 
-  /** `state` is asked a few times a second. */
+  /** Calls `state` four times a second. */
   constructor(context: Context, label: string, state: () => ProgressState, quiet = false) {
     const { stderr } = context.session.streams;
     this.#state = state;
@@ -37,7 +37,7 @@ export class Progress {
     return (performance.now() - this.#began) / 1000;
   }
 
-  /** Takes the bar away. Idempotent. */
+  /** Removes the bar. Idempotent. */
   stop(): void {
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
@@ -47,7 +47,7 @@ export class Progress {
   #begin(stream: NodeJS.WriteStream, label: string): cliProgress.SingleBar {
     const columns = stream.columns || 80;
     const known = this.#from.total !== null;
-    // the figures take 50 columns at most: "100% 2,000,000 units 100,000/s ETA 12 min 30 s"; the name is cut, they are not
+    // the figures take 50 columns at most: "100% 2,000,000 units 100,000/s ETA 12 min 30 s"; only the name is shortened
     const name = cut(show(label), Math.max(8, columns - 66));
     const bar = new cliProgress.SingleBar({
       format: known ? `${name} {bar} {done} {units} {rate} {left}` : `${name} {units} {rate}`,
@@ -58,7 +58,7 @@ export class Progress {
       hideCursor: true,
       clearOnComplete: true,
       linewrap: null,
-      // what is drawn is what was asked for last; a timer of its own would draw old figures
+      // no output when the stream is no terminal
       noTTYOutput: false,
       emptyOnZero: true,
     });
@@ -81,7 +81,7 @@ export class Progress {
     const perSecond = seconds > 0 ? (units - oldest.units) / seconds : 0;
     const speed = seconds > 0 ? (value - oldest.value) / seconds : 0;
     const secondsLeft = total !== null && speed > 0 ? Math.ceil((total - value) / speed) : null;
-    // a tenth of a second is no news
+    // tenths of a second are left out
     const left = secondsLeft === null ? "ETA …" : `ETA ${duration(secondsLeft * 1000).replace(/\.\d/, "")}`;
     const percent = total === null || total === 0 ? 0 : Math.min(100, Math.floor((value / total) * 100));
     return {

@@ -1,6 +1,6 @@
 /**
- * The whole screen of a terminal, for a view that is drawn again and again. However it ends, by a key, a signal or a
- * bug, the terminal is as it was before.
+ * The whole screen of a terminal, for a view that is redrawn continually. Restores the terminal however the view ends: by a key,
+ * a signal or a bug.
  */
 const enter = "\x1b[?1049h\x1b[?25l";
 const leave = "\x1b[?25h\x1b[?1049l";
@@ -20,7 +20,7 @@ export class Screen {
     this.#terminal = terminal;
     this.#wasRaw = terminal.stdin.isRaw;
     this.#onKey = onKey;
-    // before anything else: what follows may fail
+    // registered first: the calls below may fail
     process.once("exit", this.close);
     process.once("uncaughtExceptionMonitor", this.close);
     terminal.stdout.write(enter);
@@ -28,7 +28,7 @@ export class Screen {
     terminal.stdin.on("data", this.#read).resume();
   }
 
-  /** As many of the lines as there is room for; each must fit the width. */
+  /** Draws as many lines as fit the height; each must fit the width. */
   draw(lines: readonly string[]): void {
     if (!this.#open) return;
     const rows = this.#terminal.stdout.rows || 24;

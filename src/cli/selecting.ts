@@ -1,4 +1,4 @@
-/** Selecting units of a work spec other than by name: by prefix, label, what went wrong, and since when they have ended. */
+/** Selects units of a work spec other than by name: by prefix, label, error group, and how long ago they ended. */
 import type { Tally, WorkUnitSelection } from "../core/index.ts";
 import type { Command } from "./command.ts";
 import type { Context } from "./context.ts";
@@ -27,7 +27,7 @@ export function readSelecting({ prefix, label, error, since }: SelectingOptions)
   };
 }
 
-/** Says how many units a change is about, before it is made. */
+/** Prints how many units a change affects, before the change is made. */
 export async function showCount(
   context: Context,
   workSpec: string,

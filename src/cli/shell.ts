@@ -1,6 +1,6 @@
 /**
- * The interactive shell: the same commands, one connection for all of them, a history that outlives it. An error of a
- * command is told, and the next line is read.
+ * The interactive shell: the same commands, one connection for all of them, a history that is kept in a file. When a command
+ * fails, the shell prints its error and reads the next line.
  */
 import { appendFileSync, mkdirSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -47,13 +47,13 @@ export async function runShell(session: Session): Promise<number> {
 }
 
 /**
- * The lines of standard input, one command each, as the Python tool read them. An error of one is told and the next is
- * run. Answers the code of the last, null when there was no line at all.
+ * Runs the lines of standard input, one command each, as the Python tool did. When a command fails, its error is printed and the
+ * next line runs. Returns the exit code of the last command, null when there was no line at all.
  */
 export async function runLines(session: Session): Promise<number | null> {
   const { stdin } = session.streams;
   let last: number | null = null;
-  // a question is answered by the next line, so lines are read as they are wanted
+  // a question reads its answer from the next line, so lines are read on demand
   const lines: AsyncIterator<string, undefined> = createInterface({ input: stdin, terminal: false })[
     Symbol.asyncIterator
   ]();
@@ -75,7 +75,7 @@ export async function runLines(session: Session): Promise<number | null> {
 
 const isEnd = ([word]: readonly string[]): boolean => word === "quit" || word === "exit";
 
-/** Null, and told, for a line that cannot be split. */
+/** Returns null and prints the error for a line that cannot be split. */
 function readWords(session: Session, typed: string): string[] | null {
   try {
     const words = splitWords(typed);
@@ -87,7 +87,7 @@ function readWords(session: Session, typed: string): string[] | null {
   }
 }
 
-/** After Ctrl-C a command may end by itself; one that does not is left to itself, and the shell goes on. */
+/** How long a command may take to end after Ctrl-C. The shell then goes on without waiting for it. */
 const patienceMs = 500;
 
 async function givenUp(signal: AbortSignal): Promise<number> {
@@ -97,8 +97,8 @@ async function givenUp(signal: AbortSignal): Promise<number> {
 }
 
 /**
- * A reader of its own for every line, so that a command has the terminal to itself while it runs. Lines that were
- * pasted together arrive together: those after the first are put into `ahead`.
+ * Opens a new reader for every line, so that a running command has the terminal to itself. Lines that were pasted together arrive
+ * together: those after the first are put into `ahead`.
  */
 function readLine(session: Session, history: readonly string[], ahead: string[]): Promise<string | null> {
   const { stdin, stdout } = session.streams;
@@ -136,7 +136,7 @@ function onEnd(
       resolve(line);
     });
   });
-  // Ctrl-C gives up the line, as in other shells
+  // Ctrl-C discards the line, as in other shells
   reader.on("SIGINT", () => {
     answered = true;
     stdout.write("^C\n");
@@ -150,7 +150,7 @@ function onEnd(
   });
 }
 
-/** What was typed before the question came answers it, as it does in any program that reads a terminal. */
+/** A line typed before the question answers it, as in any program that reads a terminal. */
 function ask(
   { streams: { stdin, stdout } }: Session,
   question: string,
@@ -182,7 +182,7 @@ async function candidates(session: Session, line: string): Promise<[string[], st
   return [found.map((one) => (found.length === 1 ? `${one} ` : one)), last];
 }
 
-/** Words as a shell splits them: quotes of both kinds, and a backslash outside of single ones. */
+/** Splits words as a shell does: quotes of both kinds, and a backslash outside of single quotes. */
 export function splitWords(line: string): string[] {
   const words: string[] = [];
   let word = "";
@@ -232,7 +232,7 @@ function readHistory(file: string | null): string[] {
       ? []
       : readFileSync(file, "utf8").split("\n").filter(Boolean).reverse().slice(0, maxHistory);
   } catch {
-    // there is none yet
+    // there is no history file yet
     return [];
   }
 }
@@ -242,14 +242,14 @@ function remember(history: string[], line: string): void {
   history.length = Math.min(history.length, maxHistory);
 }
 
-/** Added to the file line by line: an end in the middle of it costs one line at most. */
+/** Appends each line at once: a crash loses one line at most. */
 function appendHistory(file: string | null, line: string): void {
   if (file === null || isSecret(line)) return;
   try {
     mkdirSync(path.dirname(file), { recursive: true, mode: 0o700 });
     appendFileSync(file, `${line}\n`, { mode: 0o600 });
   } catch {
-    // a directory that cannot be written costs the history, not the shell
+    // when the directory is not writable the history is lost; the shell goes on
   }
 }
 

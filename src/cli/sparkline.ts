@@ -1,7 +1,7 @@
 /** A series of numbers as a line of blocks. */
 const blocks = "▁▂▃▄▅▆▇█";
 
-/** From 0 to `most`, which is the largest of them when absent; a space where nothing is known. */
+/** The scale is from 0 to `max`, by default the largest value; a null value is a space. */
 export function sparkline(values: readonly (number | null)[], max?: number): string {
   const top = max ?? Math.max(...values.map((value) => value ?? 0));
   return values

@@ -1,6 +1,6 @@
 /**
- * Tables for a terminal and for a pipe. On a terminal a table never is wider than the window: the columns that may
- * give way are cut with an ellipsis, the widest first. In a pipe nothing is cut.
+ * Tables for a terminal and for a pipe. On a terminal a table is never wider than the window: columns with a `min` are cut with
+ * an ellipsis, the widest first. In a pipe nothing is cut.
  */
 import measure from "fast-string-truncated-width";
 import { show } from "./escape.ts";
@@ -28,7 +28,7 @@ const ascii = /^[\u0020-\u007e]*$/;
 /** Columns of a terminal that a text without control characters takes. */
 export const width = (text: string): number => (ascii.test(text) ? text.length : measure(text).width);
 
-/** The text, or its beginning with an ellipsis, in at most `most` columns. */
+/** The text, or its beginning with an ellipsis, in at most `max` columns. */
 export function cut(text: string, max: number): string {
   if (width(text) <= max) return text;
   if (max < 1) return "";
@@ -41,7 +41,7 @@ export const pad = (text: string, to: number, align: "left" | "right" = "left"):
   return align === "left" ? text + space : space + text;
 };
 
-/** The lines of a table; `most` is the width of the window, Infinity for a pipe. */
+/** The lines of a table; `max` is the width of the window, Infinity for a pipe. */
 export function tableLines(
   columns: readonly Column[],
   rows: readonly (readonly (string | Cell)[])[],
@@ -70,7 +70,7 @@ export function tableLines(
   return [line(columns.map(({ head }) => ({ text: head, style: "bold" }))), ...cells.map(line)];
 }
 
-/** Takes from the widest column that may still give, until the table fits or none can. */
+/** Narrows the widest column that can still shrink, until the table fits or no column can shrink. */
 function shrink(columns: readonly Column[], widths: number[], max: number): void {
   let over = widths.reduce((sum, one) => sum + one, 2 * (columns.length - 1)) - max;
   while (over > 0) {
@@ -86,7 +86,7 @@ function shrink(columns: readonly Column[], widths: number[], max: number): void
   }
 }
 
-/** Words of a text in lines of at most `most` columns; `indent` stands before every line but the first. */
+/** Wraps a text between words into lines of at most `max` columns; `indent` precedes every line but the first. */
 export function wrap(text: string, max: number, indent = ""): string[] {
   if (!Number.isFinite(max)) return [text];
   const lead = /^ */.exec(text)?.[0] ?? "";

@@ -72,7 +72,7 @@ export function readDuration(text: string, what: string): number {
   return Number(match[1]) * unit;
 }
 
-/** A whole number of at least `least`. */
+/** A whole number of at least `min`. */
 export function readCount(text: string, what: string, min = 0): number {
   const value = /^\d{1,15}$/.test(text) ? Number(text) : NaN;
   if (!(value >= min))

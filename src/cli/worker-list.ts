@@ -1,7 +1,7 @@
-/** Workers of a namespace, page after page, and which belong to which parent. */
+/** Lists the workers of a namespace, and arranges them in a tree by parent. */
 import { firstRows, type Coordinate, type WorkerQuery, type WorkerRow } from "../core/index.ts";
 
-/** At most `max` of them; `more` where there were others. */
+/** At most `max` workers; `more` is true when there are others. */
 export const listWorkers = (
   coordinate: Coordinate,
   ns: string,
@@ -12,11 +12,11 @@ export const listWorkers = (
 
 export interface Branch {
   row: WorkerRow;
-  /** The lines of a tree before its name. */
+  /** The tree lines to draw before the name. */
   lead: string;
 }
 
-/** Parents before their children; a worker whose parent is not listed stands at the root. */
+/** Parents before their children; a worker whose parent is not listed is a root. */
 export function tree(rows: readonly WorkerRow[]): Branch[] {
   const known = new Set(rows.map(({ name }) => name));
   const children = new Map<string | null, WorkerRow[]>();

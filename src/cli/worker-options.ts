@@ -1,4 +1,4 @@
-/** What `worker` and `run_one` have in common: which work to take, what to run it with, and where that is logged. */
+/** The options shared by `worker` and `run_one`: which work to take, how to run it, and where to log. */
 import { createWriteStream } from "node:fs";
 import { isWorkerLabel } from "../core/index.ts";
 import { handles, type Namespace } from "../objects/index.ts";
@@ -60,7 +60,7 @@ export function defineWorkerOptions(it: Command): void {
 
 export interface WorkerSetting extends WorkerSettings {
   readonly tasks: string | undefined;
-  /** Values of the `runtime` key that the tasks are for; absent, those that tasks are usually for. */
+  /** Values of the `runtime` key that the tasks serve; the usual values for tasks when absent. */
   readonly taskRuntimes?: readonly string[];
   readonly runtimes: readonly RuntimeName[];
   readonly python: string | undefined;
@@ -122,7 +122,7 @@ function readRuntimes({
   return { runtimes: ["node", ...runtimes], ...(others.length > 0 && { taskRuntimes: others }) };
 }
 
-/** Opens what was asked for; the sizes of batches are the caller's. */
+/** Opens the chosen runtimes; the caller decides the batch size and the concurrency. */
 export async function openChosen(
   setting: WorkerSetting,
   maxAttempts: number | undefined,
@@ -149,8 +149,8 @@ export async function openChosen(
 }
 
 /**
- * Runs what works on a namespace. A worker changes the store, also where the command that shows one only looks; and a store
- * that is opened here, without a daemon, has its housekeeping here.
+ * Runs a function that works on a namespace. Opens the store for writing, although the `worker` command is declared as `read`
+ * because it can also show a record. A store that is opened here, without a daemon, gets its housekeeping from this process.
  */
 export async function atWork<Outcome>(
   context: Context,
@@ -171,7 +171,7 @@ export async function atWork<Outcome>(
   }
 }
 
-/** Lines with the time; with `-v` also what is of use to find a fault. A short command tells only what went wrong. */
+/** Log lines with a timestamp; `-v` adds debug lines. With `brief`, only warnings and errors. */
 export function openLog(context: Context, file: string | undefined, { brief = false } = {}): Logger {
   const stream =
     file === undefined ? context.session.streams.stderr : createWriteStream(file, { flags: "a" });

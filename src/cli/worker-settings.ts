@@ -1,28 +1,31 @@
-/** What the configuration says of workers, as a worker takes it. What nobody gave is absent: each runtime has defaults of its own. */
+/**
+ * The worker settings from the configuration, in the form that a worker takes. A setting that was not given is absent: each
+ * runtime has its own defaults.
+ */
 import { availableParallelism } from "node:os";
 import type { Configuration, WorkerConfig } from "../config/index.ts";
 import { CommandError } from "./failure.ts";
 
 export interface WorkerSettings {
-  /** `worker_job_fetch`: units of one fetch. */
+  /** `worker_job_fetch`: units per fetch. */
   maxAttempts?: number;
-  /** `num_workers`, else `num_workers_per_core` for each core: children at most. */
+  /** `num_workers`, else `num_workers_per_core` for each core: the maximum number of children. */
   processes?: number;
-  /** `poll_interval`: between fetches that find nothing. */
+  /** `poll_interval`: time between fetches that find nothing. */
   pollMs?: number;
   /** `heartbeat_interval` */
   heartbeatMs?: number;
   /** `child_lifetime`: an older child gets no more work, and is replaced. */
   childLifetimeMs?: number;
-  /** `stop_jobs_early`: jobs are ended this long before their lease is. Less than 15 seconds is not possible. */
+  /** `stop_jobs_early`: ends jobs this long before their lease ends. A value below 15 seconds has no effect. */
   stopEarlyMs?: number;
-  /** `default_lifetime`: the lease that is asked for, and that `update()` asks for. */
+  /** `default_lifetime`: the lease that claims and `update()` ask for. */
   lifetimeMs?: number;
-  /** `available_gb`: not work specs that need more memory. */
+  /** `available_gb`: work specs that need more memory are skipped. */
   availableGb?: number;
 }
 
-/** Throws a `CommandError` that names where a setting comes from whose value no worker can have. */
+/** Throws a `CommandError` that names the source of a setting with an invalid value. */
 export function workerSettings(
   { worker, sources }: Pick<Configuration, "worker" | "sources">,
   cores = availableParallelism(),
@@ -56,7 +59,7 @@ export function workerSettings(
   });
 }
 
-/** Without the keys that were not given. */
+/** Drops the keys that were not given. */
 function defined<Row extends object>(row: { [Key in keyof Row]: Row[Key] | undefined }): Row {
   return Object.fromEntries(Object.entries(row).filter(([, value]) => value !== undefined)) as Row;
 }

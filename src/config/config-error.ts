@@ -1,4 +1,4 @@
-/** A mistake of whoever wrote the configuration, told in full, all of it at once; nothing was started or changed. */
+/** A mistake in the configuration. The message lists all mistakes at once; nothing was started or changed. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }

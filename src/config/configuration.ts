@@ -1,6 +1,6 @@
 /**
- * The configuration in effect: defaults, under a file, under the environment, under the command line. All that is
- * wrong is told at once, with file and line, and what is not known is compared with what is.
+ * The configuration in effect: defaults, overridden by a file, the environment and the command line, in this order. All mistakes
+ * are reported at once, with file and line, and with a suggestion for an unknown name.
  */
 import { stringify } from "yaml";
 import { ConfigError } from "./config-error.ts";
@@ -28,13 +28,13 @@ export interface Configuration {
   readonly client: ClientConfig;
   readonly worker: WorkerConfig;
   readonly jobs: JobsConfig;
-  /** Blocks of the file that are for the programs that do the work. */
+  /** Blocks of the file for the programs that do the work. */
   readonly application: Readonly<Record<string, unknown>>;
-  /** The file that was read; null when there was none. */
+  /** The file that was read; null without a file. */
   readonly file: string | null;
-  /** Where each setting comes from that somebody gave: `client.token` from `COORDINATE_TOKEN`. */
+  /** The source of each setting that was given: `client.token` from `COORDINATE_TOKEN`. */
   readonly sources: ReadonlyMap<string, string>;
-  /** What is odd and no mistake. */
+  /** Oddities that are no mistakes. */
   readonly warnings: readonly string[];
 }
 
@@ -48,14 +48,14 @@ export interface ConfigurationRequest {
   flags?: Overrides;
   /** Where `./coordinate.yaml` is looked for. */
   directory?: string;
-  /** Whether variables of the environment that look like settings and are none are mistakes, or only odd. */
+  /** Whether unknown `COORDINATE_` variables are mistakes, or only warnings. */
   strictEnvironment?: boolean;
 }
 
-/** Variables that are no settings: which file, and where the interactive shell keeps what was typed. */
+/** Variables that are no settings: the configuration file, and the history file of the interactive shell. */
 const otherVariables = ["COORDINATE_CONFIG", "COORDINATE_HISTORY"];
 
-/** Throws a `ConfigError` that lists all that is wrong. */
+/** Throws a `ConfigError` that lists all mistakes. */
 export function readConfiguration(request: ConfigurationRequest): Configuration {
   const { env, flags = {}, directory = process.cwd() } = request;
   const wrong: string[] = [];
@@ -84,7 +84,7 @@ export function readConfiguration(request: ConfigurationRequest): Configuration 
   };
 }
 
-/** The defaults alone. */
+/** Only the defaults. */
 export function defaultConfiguration(): Configuration {
   return { ...valuesOf(new Map()), application: {}, file: null, sources: new Map(), warnings: [] };
 }
@@ -112,7 +112,7 @@ function valuesOf(given: GivenSettings): Values {
   return values as unknown as Values;
 }
 
-/** What a setting may be called in the environment, the weakest name first. */
+/** The names of settings in the environment. Aliases come first, so that a proper name overrides them. */
 function variables(): Map<string, { section: SectionName; key: string; setting: Setting }> {
   const all = sectionNames.flatMap((section) =>
     Object.entries(settingsOf(section)).map(([key, setting]) => ({ section, key, setting })),
@@ -167,8 +167,8 @@ export const dumpWords = ["default", "effective", "full"] as const;
 export type DumpWord = (typeof dumpWords)[number];
 
 /**
- * As a file that `--config` takes. `full` is everything, `default` what it would be if nobody said anything, and
- * `effective` the little that differs from that. Secrets are stars.
+ * Prints the configuration as a file that `--config` takes. `full` is everything, `default` the defaults, and `effective` only
+ * what differs from the defaults. Secrets are replaced by stars.
  */
 export function dumpConfiguration(configuration: Configuration, what: DumpWord): string {
   const defaults = defaultConfiguration();
@@ -190,10 +190,9 @@ export function dumpConfiguration(configuration: Configuration, what: DumpWord):
 }
 
 /**
- * What a work spec's job should know of the configuration: the blocks of the application, and in a block `coordinate`
- * where the daemons are and how workers are set, in the shape that the Python client and worker read. A work spec is
- * read by everybody, so secrets are left out, and `left` names them. Throws a `ConfigError` for a name in `keep` that is
- * not the name of a secret.
+ * The configuration for the job of a work spec: the blocks of the application, and a block `coordinate` with the addresses of the
+ * daemons and the worker settings, in the shape that the Python client and worker read. Everybody can read a work spec, so
+ * secrets are left out; `left` names them. Throws a `ConfigError` for a name in `keep` that is not the name of a secret.
  */
 export function jobConfiguration(
   configuration: Configuration,
@@ -225,8 +224,8 @@ export function jobConfiguration(
 }
 
 /**
- * The Python client resolves HOST:PORT and no URL: where CBOR-RPC is served, these alone are given, and a single one
- * as `address` too. Otherwise it gets the URLs of the daemons, which other clients can use.
+ * The Python client resolves HOST:PORT and no URL: when there are CBOR-RPC addresses, only these are given, and a single one as
+ * `address` too. Otherwise the job gets the URLs of the daemons, which other clients can use.
  */
 function jobAddresses(all: readonly string[]): { address?: string; addresses: readonly string[] } {
   const python = all.flatMap((one) => /^cbor-?rpc:(?:\/\/)?([^/]+)\/?$/.exec(one)?.[1] ?? []);

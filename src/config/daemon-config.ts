@@ -1,4 +1,4 @@
-/** The daemon's own command line: every one of its settings is an option. */
+/** The command line of the daemon: each of its settings is an option. */
 import { ConfigError } from "./config-error.ts";
 import { dumpConfiguration, dumpWords, readConfiguration, type DumpWord } from "./configuration.ts";
 import { didYouMean } from "./did-you-mean.ts";
@@ -22,7 +22,7 @@ const keys = Object.keys(daemonSettings);
 const configFlag = "--config";
 const dumpFlag = "--dump-config";
 
-/** Reads flags, environment, file and defaults. Throws a `ConfigError` that lists all that is wrong. */
+/** Reads flags, environment, file and defaults. Throws a `ConfigError` that lists all mistakes. */
 export function readConfig(argv: readonly string[], env: Environment): CommandLine {
   const { daemon, file, dump, help: asked, wrong, warnings } = readFlags(argv);
   if (asked) return { kind: "print", text: help() };
@@ -41,7 +41,7 @@ export function readConfig(argv: readonly string[], env: Environment): CommandLi
   throw new ConfigError(problems.join("\n"));
 }
 
-/** The defaults, with what a caller says otherwise: for daemons that are started by programs. */
+/** The defaults with the overrides of a caller, for daemons that are started by programs. */
 export function configOf(given: Partial<DaemonConfig>): DaemonConfig {
   const wrong: string[] = [];
   const config: Record<string, unknown> = {};
@@ -62,13 +62,13 @@ interface Flags {
   help: boolean;
   wrong: string[];
   warnings: string[];
-  /** Of `--host` and `--port`, which the Python daemon had for CBOR-RPC. */
+  /** The values of `--host` and `--port`, which the Python daemon used for CBOR-RPC. */
   host: string | undefined;
   port: string | undefined;
 }
 
 interface OtherFlag {
-  /** False: the next word is not its value. */
+  /** False for an option without a value. */
   value: boolean;
   apply: (flags: Flags, value: string) => void;
 }
@@ -88,7 +88,7 @@ const quiet: OtherFlag = {
 };
 const port: OtherFlag = { value: true, apply: (flags, value) => (flags.port = value) };
 
-/** Options of the Python daemon that are no settings here: each says something that a setting does. */
+/** Options of the Python daemon that are no settings here; each is translated to a setting or a warning. */
 const pythonFlags: Readonly<Record<string, OtherFlag>> = {
   "--host": { value: true, apply: (flags, value) => (flags.host = value) },
   "--port": port,
@@ -103,7 +103,7 @@ const pythonFlags: Readonly<Record<string, OtherFlag>> = {
   "--verbose": verbose,
   "-q": quiet,
   "--quiet": quiet,
-  // loggers have no names here
+  // the name of a logger is ignored: loggers have no names here
   "--debug": { value: true, apply: verbose.apply },
 };
 

@@ -1,11 +1,10 @@
 /**
- * YAML (and so JSON) files of people: configuration, flows, work specs.
+ * YAML (and so JSON) files written by people: configuration, flows, work specs.
  *
- * A document is plain values; every value knows the file and line it stands on, so that whoever checks it can say
- * where a mistake is. `!include FILE` (or `!include_yaml`) puts another document in its place, `!env NAME` or
- * `!env NAME:otherwise` a variable of the environment. Merge keys (`<<`) work. No tag runs code and no other tag is
- * known. What a file can make of little text is limited: aliases that grow, includes that include each other, files
- * without end.
+ * A document is plain values. It knows the file and line of every value, so that a check can say where a mistake is.
+ * `!include FILE` (or `!include_yaml`) inserts another document, `!env NAME` or `!env NAME:default` a variable of the
+ * environment. Merge keys (`<<`) work. No tag runs code, and any other tag is an error. Limits stop small files that expand to
+ * large values: growing aliases, recursive includes, endless files.
  */
 import { readFileSync, realpathSync, statSync } from "node:fs";
 import path from "node:path";
@@ -36,12 +35,12 @@ export interface DocumentOptions {
 }
 
 export interface DocumentLimits {
-  /** Of all files together. */
+  /** The total size of all files. */
   bytes: number;
   files: number;
-  /** Values of all kinds, what an alias stands for counted each time. */
+  /** The number of values of all kinds; an alias counts as all the values that it stands for, each time. */
   values: number;
-  /** Values inside one another, across includes. */
+  /** The nesting depth, across includes. */
   depth: number;
 }
 
@@ -52,7 +51,7 @@ export const documentLimits: DocumentLimits = {
   depth: 100,
 };
 
-/** A document that was read. Its values are shared wherever an alias was used: they are not to be written to. */
+/** A parsed document. Aliases share their values: callers must not modify them. */
 export class YamlDocument {
   readonly file: string;
   readonly value: unknown;
@@ -71,7 +70,7 @@ export class YamlDocument {
     this.#fromEnvironment = fromEnvironment;
   }
 
-  /** Where a value stands, or the nearest one around it. */
+  /** The location of a value, or of the nearest value around it. */
   locate(at: Path): Location {
     for (let length = at.length; length >= 0; length--) {
       const location = this.#locations.get(pathText(at.slice(0, length)));
@@ -86,18 +85,18 @@ export class YamlDocument {
     return `${file}:${line}`;
   }
 
-  /** Such a value is text, also where a number is meant. */
+  /** Whether the value comes from the environment. Such a value is text, also where a number is expected. */
   isFromEnvironment(at: Path): boolean {
     return this.#fromEnvironment.has(pathText(at));
   }
 }
 
-/** Reads a file with all that it includes. Throws a `ConfigError` that names file and line. */
+/** Reads a file with all its includes. Throws a `ConfigError` that names file and line. */
 export function readDocument(file: string, options: DocumentOptions = {}): YamlDocument {
   return new Reading(options).whole(file, null);
 }
 
-/** The same of text that came from elsewhere; what it includes is relative to the current directory. */
+/** Parses text from another source; its includes are relative to the current directory. */
 export function parseDocumentText(text: string, file: string, options: DocumentOptions = {}): YamlDocument {
   return new Reading(options).whole(file, text);
 }
@@ -124,7 +123,7 @@ const tags: ScalarTag[] = [
   { tag: "!env", resolve: (text) => new Variable(text) },
 ];
 
-/** One file on its way to values. */
+/** A file that is being parsed. */
 interface Source {
   readonly file: string;
   readonly lines: LineCounter;
@@ -163,7 +162,7 @@ class Reading {
     }
   }
 
-  /** The real path of a file that may be read; throws for any other. */
+  /** The real path of a file; throws when the file may not be read. */
   #check(file: string, prefix: string): string {
     let real: string;
     let size: number;
@@ -201,13 +200,13 @@ class Reading {
         prettyErrors: false,
         customTags: tags,
         intAsBigInt: true,
-        // checked below: the library compares every key with every other
+        // checked below: the library compares every pair of keys
         uniqueKeys: false,
-        // so that a second document in the file is told, and nothing is printed
+        // reports a second document in the file as an error, and prints nothing
         logLevel: "error",
       });
     } catch (error) {
-      // brackets by the ten thousand
+      // ten thousands of nested brackets
       if (error instanceof RangeError) throw new ConfigError(`${file}: nested too deep`);
       throw error;
     }
@@ -224,7 +223,7 @@ class Reading {
     return this.#value(document.contents, at, depth, { file, lines, anchors: new Map() });
   }
 
-  /** The value of a node. Values are counted as they are made; an alias counts as all that it stands for. */
+  /** The value of a node. Counts values as they are created; an alias counts as all the values that it stands for. */
   #value(node: unknown, at: Path, depth: number, source: Source): unknown {
     const line = lineOf(node, source);
     const where = `${source.file}:${line}`;
@@ -274,7 +273,7 @@ class Reading {
       const there = `${source.file}:${lineOf(keyNode, source)}`;
       const key = keyText(keyNode, there);
       const inside = [...at, key];
-      // a mistake in a value is best looked for where its key is
+      // report a mistake in a value at the line of its key
       this.#locations.set(pathText(inside), { file: source.file, line: lineOf(keyNode, source) });
       const value = this.#value(valueNode, inside, depth + 1, source);
       if (key === "<<" && isScalar(keyNode) && keyNode.type === "PLAIN") {
@@ -338,12 +337,12 @@ export function isMapping(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Also for the key `__proto__`, which is a key like any other. */
+/** Sets a property, also `__proto__`, which is a key like any other. */
 export function setOwn(object: Record<string, unknown>, key: string, value: unknown): void {
   Object.defineProperty(object, key, { value, enumerable: true, writable: true, configurable: true });
 }
 
-/** Why a file could not be read, without its path and the name of a system call. */
+/** Why a file could not be read, without its path and the system call. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const code = "code" in error ? String(error.code) : "";

@@ -1,11 +1,11 @@
-/** A configuration file: what it says of each setting. */
+/** Reads the settings of a configuration file. */
 import { ConfigError } from "./config-error.ts";
 import { didYouMean, nearest } from "./did-you-mean.ts";
 import { isMapping, readDocument, setOwn, type Path, type YamlDocument } from "./document.ts";
 import type { Environment } from "./find-file.ts";
 import { readValue, sectionNames, settingsOf, wantedBy, type SectionName, type Setting } from "./settings.ts";
 
-/** One setting as somebody gave it. */
+/** The value of a setting and its source. */
 export interface Given {
   value: string | readonly string[] | number | boolean;
   /** `coordinate.yaml:3`, `COORDINATE_TOKEN` or `--token`. */
@@ -16,13 +16,13 @@ export type GivenSettings = Map<`${SectionName}.${string}`, Given>;
 
 export interface FileSettings {
   given: GivenSettings;
-  /** Blocks that are no settings of this program, but of the programs it runs: handed on with flows. */
+  /** Blocks for the programs that do the work: passed on with flows. */
   application: Record<string, unknown>;
   wrong: string[];
   warnings: string[];
 }
 
-/** `logLevel`, `log-level` and `log_level` are one name. */
+/** `logLevel`, `log-level` and `log_level` are the same name. */
 const plain = (name: string): string => name.replaceAll(/[-_]/g, "").toLowerCase();
 
 export interface Known {
@@ -42,9 +42,9 @@ for (const section of sectionNames)
 export const findSetting = (section: SectionName, name: string): Known | undefined =>
   byName.get(`${section}.${plain(name)}`);
 
-/** Blocks of the Python programs: their settings are those of these sections. */
+/** The block of the Python programs; its settings belong to the sections client and worker. */
 const pythonBlock = "coordinate";
-/** Keys of that block that an old file may have and that have no effect, each with what to use instead, if anything. */
+/** Keys of that block that old files may have and that have no effect, each with its replacement, if any. */
 const pythonOnly: Readonly<Record<string, string>> = {
   server: "say daemon.cborrpc: HOST:PORT for host and port, daemon.http for httpd",
   job_queue: "say daemon.backend for where work is kept, and retention in a work spec for how long",
@@ -57,7 +57,7 @@ const pythonOnly: Readonly<Record<string, string>> = {
   debug_worker: "give -v to a worker",
 };
 
-/** Reads a file of settings. What is wrong is collected, with file and line; a file that cannot be read throws. */
+/** Reads a file of settings. Collects mistakes with file and line; throws when the file cannot be read. */
 export function readFileSettings(file: string, env: Environment): FileSettings {
   return new FileReading(readDocument(file, { env })).read();
 }
@@ -88,9 +88,9 @@ class FileReading {
       this.#python(value);
       return;
     }
-    // a file of the daemon's settings alone, or of the client's, needs no sections
+    // the settings of the daemon and the client may also be at the top level, without a section
     const known = findSetting("daemon", name) ?? findSetting("client", name);
-    // no setting is a mapping: a block of that name is somebody else's
+    // no setting is a mapping: a mapping with the name of a setting is a block of the application
     if (known !== undefined && !isMapping(value)) this.#setting(known, [name], value);
     else if (section !== undefined) this.#wrong([name], "expected settings and their values", value);
     else if (isMapping(value) && nearest(name, [...sectionNames, pythonBlock]) === null)
@@ -122,7 +122,7 @@ class FileReading {
     }
   }
 
-  /** The block of the Python programs: the client's and the worker's settings side by side. */
+  /** Reads the block of the Python programs, which mixes settings of the client and the worker. */
   #python(values: Readonly<Record<string, unknown>>): void {
     for (const [name, value] of Object.entries(values)) {
       const at = [pythonBlock, name];
@@ -148,9 +148,9 @@ class FileReading {
     }
   }
 
-  /** `given` is what stands in the file, where that was read as something else. */
+  /** `given` is the value in the file, when it was converted to `value`. */
   #setting({ section, key, setting }: Known, at: Path, value: unknown, given = value): void {
-    // a key without a value says nothing
+    // a key without a value sets nothing
     if (value === null) return;
     const read = readValue(setting, value);
     if (read === null)
@@ -164,7 +164,7 @@ class FileReading {
   }
 }
 
-/** `host:port` and `[host, port]`, as the Python client took them: these are addresses of CBOR-RPC. */
+/** Converts `host:port` and `[host, port]`, the address forms of the Python client, to addresses of CBOR-RPC. */
 function pythonAddresses(value: unknown): unknown {
   if (Array.isArray(value) && value.length === 2 && typeof value[1] === "number")
     return [`cborrpc://${String(value[0])}:${value[1]}`];

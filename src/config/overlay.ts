@@ -1,9 +1,9 @@
-/** Dictionaries over dictionaries, as configurations are made. Both functions answer new objects and keep the old. */
+/** Merges dictionaries for configurations. Both functions return new objects and change none. */
 import { isMapping, setOwn } from "./document.ts";
 
 /**
- * `over` laid over `base`: mappings are merged, null deletes a key, everything else (lists too) is replaced. Over
- * what is null already, null stays null.
+ * Applies `over` to `base`: merges mappings, deletes a key for null, and replaces everything else, lists too. Null over null
+ * stays null.
  */
 export function overlay(base: unknown, over: unknown): unknown {
   if (!isMapping(base) || !isMapping(over)) return over;
@@ -18,7 +18,7 @@ export function overlay(base: unknown, over: unknown): unknown {
   return result;
 }
 
-/** The dictionary which, laid over `base`, gives `target`. */
+/** The dictionary that turns `base` into `target` when it is applied by `overlay`. */
 export function difference(
   base: Readonly<Record<string, unknown>>,
   target: Readonly<Record<string, unknown>>,

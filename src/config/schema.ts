@@ -1,4 +1,4 @@
-/** The JSON Schema of configuration files, for editors: made from the table of settings. */
+/** The JSON Schema of configuration files, for editors, generated from the table of settings. */
 import { sectionNames, settingsOf, type Setting } from "./settings.ts";
 
 export function configurationSchema(): Record<string, unknown> {
@@ -25,7 +25,7 @@ export function configurationSchema(): Record<string, unknown> {
 
 function schemaOf(setting: Setting): Record<string, unknown> {
   const description = setting.help;
-  // a default that depends on the machine that made the schema is none
+  // leave out a default that depends on this machine
   const own = setting.default !== "" && !String(setting.default).startsWith("/");
   return {
     description,

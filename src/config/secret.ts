@@ -1,4 +1,4 @@
-/** What must not be shown or stored where others read: known by the name of its key, or as the password in a URL. */
+/** Finds secrets, which must not be shown or stored where others can read them: by the name of the key, or as a password in a URL. */
 import { isMapping, setOwn } from "./document.ts";
 
 const secretKey =
@@ -9,7 +9,7 @@ export const isSecretKey = (key: string): boolean => secretKey.test(key);
 
 export const redactUrl = (text: string): string => text.replace(passwordInUrl, "$1:***@");
 
-/** The value without what is secret, and the dotted names of what was left out. Secrets that `keep` names stay. */
+/** The value without its secrets, and the dotted names of the secrets that were left out. Secrets that `keep` names stay. */
 export function withoutSecrets(
   value: unknown,
   keep: ReadonlySet<string> = new Set(),
@@ -24,7 +24,7 @@ export function withoutSecrets(
     };
   }
   if (typeof value === "string") {
-    // a URL that is not whole is of no use: it is left out, and not written with stars in it
+    // a URL without its password is useless: leave it out instead of writing it with stars
     return redactUrl(value) === value ? { value, left: [] } : { value: undefined, left: [at.join(".")] };
   }
   if (!isMapping(value)) return { value, left: [] };
@@ -32,7 +32,7 @@ export function withoutSecrets(
   const left: string[] = [];
   for (const [key, inside] of Object.entries(value)) {
     const there = [...at, key];
-    // a mapping called "tokens" holds settings; what is secret in it has a name of its own
+    // a mapping called "tokens" holds settings: look for secrets by the names inside it
     if (isSecretKey(key) && !isMapping(inside) && inside !== null && !keep.has(there.join("."))) {
       left.push(there.join("."));
       continue;
@@ -44,7 +44,7 @@ export function withoutSecrets(
   return { value: result, left };
 }
 
-/** For people to look at: secrets are stars, everything else is as it is. */
+/** The value with its secrets replaced by stars, for display. */
 export function starred(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(starred);
   if (typeof value === "string") return redactUrl(value);

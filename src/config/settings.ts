@@ -1,8 +1,8 @@
 /**
- * Every setting there is, in one table: what it is called, of which type it is, what it is when nobody says, and what
- * it means. Files, environment, command line, help, dumps and the JSON Schema all follow from it.
+ * All settings in one table: name, type, default and meaning. Files, environment, command line, help, dumps and the JSON Schema
+ * are all derived from it.
  *
- * The names of the worker's settings are those of the Python worker, and mean the same.
+ * The worker's settings have the names and meanings of the Python worker's.
  */
 import { homedir } from "node:os";
 import path from "node:path";
@@ -11,11 +11,11 @@ export interface Setting {
   type: "text" | "list" | "count" | "number" | "flag";
   help: string;
   default: string | readonly string[] | number | boolean;
-  /** The values that there are. */
+  /** The allowed values. */
   oneOf?: readonly string[];
   /** Never printed, and never stored with a work spec. */
   secret?: boolean;
-  /** Other names by which files and the environment may call it; those of other settings go before. */
+  /** Other names in files and the environment; a proper name of another setting wins. */
   aliases?: readonly string[];
 }
 
@@ -238,7 +238,7 @@ export const jobsSettings = {
   },
 } as const satisfies Record<string, Setting>;
 
-/** The sections of a file, in the order they are shown. */
+/** The sections of a file, in display order. */
 export const sections = {
   daemon: daemonSettings,
   client: clientSettings,
@@ -285,7 +285,7 @@ const wanted: Readonly<Record<Setting["type"], string>> = {
 export const wantedBy = ({ type, oneOf }: Setting): string =>
   oneOf === undefined ? wanted[type] : `one of ${oneOf.join(", ")}`;
 
-/** The value as its setting has it, read from text where it came as text; null when it is none of that type. */
+/** Converts a value to the type of its setting, also from text; null when it does not fit the type. */
 export function readValue(
   setting: Setting,
   value: unknown,
@@ -296,7 +296,7 @@ export function readValue(
     case "list": {
       const items: unknown[] = Array.isArray(value) ? value : [value];
       if (items.some((item) => typeof item !== "string")) return null;
-      // `--http ""` is how one says "none"
+      // `--http ""` means none
       return (items as string[]).filter((item) => item !== "");
     }
     case "count":

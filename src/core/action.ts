@@ -1,6 +1,6 @@
 /**
  * Actions: records that many jobs share, by key. A key is meant to be a hash of the content, so a record never changes:
- * putting the same again is nothing, putting something else under the same key is refused. Nobody here looks into them.
+ * putting the same data again is a no-op, and putting other data under the same key is refused. The data is opaque.
  */
 import { Buffer } from "node:buffer";
 import type { Data } from "./data.ts";

@@ -1,4 +1,4 @@
-/** Adding units: new ones, and ones that exist. */
+/** Adds new units and updates existing ones. */
 import { batchOf } from "./batch.ts";
 import { findCycle } from "./dependency.ts";
 import { CoordinateError } from "./errors.ts";
@@ -18,7 +18,7 @@ import {
   type WorkingSet,
 } from "./working-set.ts";
 
-/** Units between two places where others may have a turn. */
+/** Units processed between two points where other calls may run. */
 const unitsPerTurn = 100;
 
 /**
@@ -55,8 +55,8 @@ function* refuseExisting<Unit extends UnitState>(
 }
 
 /**
- * Holds producers to `max_waiting`. What the work itself brings about is always taken: outputs, retries, runs of a schedule. Counts
- * are exact, and nobody else adds to the spec until this call has ended.
+ * Enforces `max_waiting` on producers. Units that the work itself creates are always accepted: outputs, retries, scheduled runs.
+ * The counts are exact, and no other call adds to the work spec until this one has ended.
  */
 function* refuseFull<Unit extends UnitState>(
   set: WorkingSet<Unit>,
@@ -84,15 +84,15 @@ function* refuseFull<Unit extends UnitState>(
 
 const isEnded = ({ status }: UnitState): boolean => status === "finished" || status === "failed";
 
-/** Whether adding it again makes the unit wait that does not wait now. */
+/** Whether adding the unit again makes it wait, although it does not wait now. */
 const comesBack = (unit: UnitState, { onConflict }: WorkUnitPut): boolean =>
   isEnded(unit) || (unit.status === "pending" && onConflict === "replace");
 
-/** Whether an add leaves the unit as it is. */
+/** Whether an add leaves the existing unit unchanged. */
 const isLeft = (unit: UnitState, { onConflict, throttleMs = 0 }: WorkUnitPut, now: number): boolean =>
   onConflict === "ignore" || Math.max(unit.created, unit.since) + throttleMs > now;
 
-/** The same within a verb that does more. */
+/** Adds units as a step of a larger rule: does not enforce `refuse` and `max_waiting`, and leaves `conclude` to the caller. */
 export function* putUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
@@ -111,7 +111,7 @@ export function* putUnits<Unit extends UnitState>(
   const plan = puts.some(({ dependencies }) => dependencies !== null)
     ? yield* findNeeds(set, spec, puts)
     : null;
-  // a unit may depend on a later one of the same add: all of them exist before any is looked at
+  // a unit may depend on a later one of the same add, so create all of them before processing any
   const fresh = new Set(plan?.fresh ?? makeInTurns(set, spec, puts));
   for (const unit of fresh) set.add(unit);
   for (let i = 0; i < puts.length; i++) {
@@ -151,7 +151,7 @@ export function* putUnits<Unit extends UnitState>(
   return added;
 }
 
-/** The units that are new, where it matters in which order they are made. */
+/** Makes the new units in the order in which their partitions take turns; none where that order does not matter. */
 function makeInTurns<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
@@ -159,25 +159,25 @@ function makeInTurns<Unit extends UnitState>(
 ): Unit[] {
   if (!addsInTurns(spec.meta, puts.length)) return [];
   const fresh = new Map<string, WorkUnitPut>();
-  // a name may come twice: it is made as the first put says, and the second one changes it
+  // a name may occur twice: the first put creates the unit, the second updates it
   for (const put of puts)
     if (!fresh.has(put.name) && set.find(spec, put.name) === undefined) fresh.set(put.name, put);
   return inTurns([...fresh.values()]).map((put) => set.make(spec, put));
 }
 
-/** In a work spec whose units gain priority while they wait, a place that says since when it does. */
+/** For a work spec with `aging`: turns the priority into a place in the claim order that reflects when the unit begins to wait. */
 const agedPut = (meta: WorkSpecMeta, put: WorkUnitPut, now: number): WorkUnitPut => ({
   ...put,
   priority: agedPriority(meta, put.priority, Math.max(now, put.notBefore)),
   timing: { ...put.timing, priority: put.priority },
 });
 
-/** The place of a unit that is added again: one that need not wait for a time anew keeps what it has gained. */
+/** The place in the claim order of a unit that is added again. Unless it is delayed anew, it keeps the priority gained by waiting. */
 function keptPlace<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put: WorkUnitPut): number {
   if (put.notBefore > set.now) return put.priority;
   const given = put.timing?.priority ?? put.priority;
   const { created, since, notBefore, attempt } = unit;
-  // of a late one, the place tells nothing of its age
+  // the place of a late unit comes from its deadline and says nothing of its age
   const kept = isLate(unit.priority)
     ? agedPriority(
         unit.spec.meta,
@@ -188,7 +188,7 @@ function keptPlace<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, pu
   return Math.max(kept, put.priority);
 }
 
-/** Gives the unit what the put says of it besides its data. */
+/** Applies everything in the put except the data. */
 function describe<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put: WorkUnitPut): void {
   const [before, after] = [batchOf(set.extras(unit).labels), batchOf(put.labels)];
   if (before !== after) {
@@ -207,15 +207,15 @@ function describe<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put
 function setNeeds<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, needs: readonly Need[]): void {
   for (const need of needs) {
     need.met = needState(set, need) === "met";
-    // what ended a moment ago, by another daemon's clock, must not end after this unit begins
+    // another daemon's clock may be ahead: this unit must not begin before its dependency ended
     if (need.met) unit.since = Math.max(unit.since, set.unit(need.target)?.attempt?.end ?? 0);
   }
   set.setNeeds(unit, needs);
 }
 
 /**
- * Finds what the units of an add depend on, before anything is changed: units that exist, or others of the same add. One
- * list for each put, null where it says nothing of dependencies.
+ * Resolves the dependencies of an add, before anything is changed, to existing units or others of the same add. Returns one
+ * list per put, null for a put that does not set dependencies.
  */
 function* findNeeds<Unit extends UnitState>(
   set: WorkingSet<Unit>,
@@ -269,7 +269,7 @@ function* refuseCycles<Unit extends UnitState>(
   fresh: readonly Unit[],
   needs: readonly (readonly Need[] | null)[],
 ): Rule<void> {
-  // a name may come twice: the later put counts
+  // a name may occur twice: the later put counts
   const given = new Map<number, readonly Need[]>();
   for (const [i, { name }] of puts.entries()) {
     const list = needs[i];
@@ -277,7 +277,7 @@ function* refuseCycles<Unit extends UnitState>(
   }
   const names = new Map<number, string>();
   for (const unit of units.values()) names.set(unit.id, unit.name);
-  // new units are reached by units of this add alone: only ones that exist can close a circle through others
+  // only units of this add depend on its new units, so a cycle through other units must contain an existing one
   const isNew = new Set(fresh.map(({ id }) => id));
   if ([...given.keys()].some((id) => !isNew.has(id)))
     yield set.loadReachable([...given.values()].flat().map(({ target }) => target));

@@ -1,4 +1,4 @@
-/** One place that wraps every verb: measuring, tracing and the like are steps around it. */
+/** Wraps every verb in one place: metrics, tracing and the like are steps around the call. */
 import type { Coordinate } from "./coordinate.ts";
 import { callVerb, verbNames, type Verb } from "./verbs.ts";
 
@@ -9,7 +9,7 @@ export function around(inner: Coordinate, step: Step): Coordinate {
   for (const verb of verbNames) {
     wrapped[verb] = (...args: unknown[]) => step(verb, args, () => callVerb(inner, verb, args));
   }
-  // every verb of the table is there, and the table has every verb
+  // the cast is safe: the table lists every verb
   return wrapped as unknown as Coordinate;
 }
 

@@ -1,4 +1,4 @@
-/** One call for what several callers ask at the same moment. */
+/** Merges the requests of concurrent callers into one call. */
 import { isRefusal } from "./errors.ts";
 
 export interface Asked<Item, Answer> {
@@ -8,8 +8,8 @@ export interface Asked<Item, Answer> {
 }
 
 /**
- * Asks for the items of all callers in one call, and gives each caller the answers to its own. A call that is refused has changed
- * nothing: then each caller's items are asked for separately, so that a bad item refuses only the call it came in. Never rejects.
+ * Sends the items of all callers in one call, and gives each caller the answers to its own items. A refused call has changed
+ * nothing: each caller's items are then sent separately, so that a bad item fails only the caller that sent it. Never rejects.
  */
 export async function askTogether<Item, Answer>(
   callers: readonly Asked<Item, Answer>[],

@@ -1,5 +1,5 @@
 /**
- * What a task wrote about an attempt while it ran: lines for people, numbered from 1.
+ * The log of an attempt: lines for people that its task wrote while it ran, numbered from 1.
  *
  * A worker numbers the lines of an attempt and sends them with its settles, or every second while the task runs. A line that arrives
  * twice is stored once. Only the newest lines are kept; the number of the first one says how many were left out.
@@ -17,11 +17,11 @@ export interface LogLine {
   text: string;
 }
 
-/** Lines of one attempt that are to be kept. */
+/** Lines to append to the log of one attempt. */
 export interface AttemptLines {
   /**
-   * The number of the first of these lines. Lines that are stored already are passed over, and numbers that were never sent count as
-   * left out. Absent: they follow what is stored.
+   * The number of the first of these lines. Lines that are stored already are skipped; numbers that were never sent count as left
+   * out. Absent: the lines follow the stored ones.
    */
   first?: number;
   lines: readonly LogLineInput[];
@@ -31,7 +31,7 @@ export interface LogLineInput {
   text: string;
   /** `info` when absent. */
   level?: LogLevel;
-  /** When the coordinator received it, when absent. */
+  /** Defaults to when the coordinator received the line. */
   time?: number;
 }
 
@@ -41,7 +41,7 @@ export interface AttemptLinesOf extends AttemptLines {
 
 export interface AttemptLog {
   attempt: string;
-  /** The number of the first of `lines`. Lines below it that were asked for were left out. */
+  /** The number of the first of `lines`. Requested lines with lower numbers were left out. */
   first: number;
   /** How many lines the task has written. */
   total: number;
@@ -53,21 +53,21 @@ export interface LogQuery {
   after?: number;
 }
 
-/** Lines of one attempt at most; older ones are left out. */
+/** Most lines kept per attempt; older ones are left out. */
 export const maxLogLines = 1000;
-/** Bytes of the texts of one attempt at most; older lines are left out. */
+/** Most bytes of text kept per attempt; older lines are left out. */
 export const maxLogBytes = 64 * 1024;
-/** Characters of one line; what is longer is cut. */
+/** Most characters of one line; longer lines are cut. */
 export const maxLineLength = 4096;
 
 /** Lines to append, checked. */
 export interface LogWrite extends AttemptKey {
-  /** 0: they follow what is stored. */
+  /** 0: the lines follow the stored ones. */
   first: number;
   lines: readonly LogLine[];
 }
 
-/** As a store keeps it: `text` is the kept lines in JSON, the newest of `total`. */
+/** A log as stored: `text` holds the newest of `total` lines, as JSON. */
 export interface StoredLog {
   total: number;
   text: string;
@@ -77,7 +77,7 @@ type Packed = [time: number, level: number, text: string];
 
 const unpack = ({ text }: StoredLog): Packed[] => JSON.parse(text) as Packed[];
 
-/** The log with these lines at its end; what was there when all of them are there already. */
+/** Appends lines to a log. Returns the old log if it has all of them already. */
 export function appendLog(old: StoredLog | null, { first, lines }: LogWrite): StoredLog | null {
   const before = old?.total ?? 0;
   const start = first === 0 ? before + 1 : first;
@@ -86,7 +86,7 @@ export function appendLog(old: StoredLog | null, { first, lines }: LogWrite): St
     .map(({ time, level, text }): Packed => [time, logLevels.indexOf(level), text]);
   if (added.length === 0) return old;
   const leftOut = Math.max(0, start - before - 1);
-  // a worker that left lines out had more than is kept
+  // a worker leaves lines out only when it has more than a log keeps, so the stored lines are too old to keep
   const all = leftOut > 0 || old === null ? added : [...unpack(old), ...added];
   return {
     total: before + leftOut + added.length,
@@ -94,7 +94,7 @@ export function appendLog(old: StoredLog | null, { first, lines }: LogWrite): St
   };
 }
 
-/** The position of the first line that is kept: the newest are, as many as the bounds allow. */
+/** The index of the first line to keep: the newest lines stay, up to `maxLogLines` and `maxLogBytes`. */
 export function firstKept<Line>(lines: readonly Line[], textOf: (line: Line) => string): number {
   let bytes = 0;
   let from = lines.length;
@@ -121,7 +121,7 @@ export function readStoredLog(attempt: string, stored: StoredLog | null, after: 
   return { attempt, first, total, lines };
 }
 
-/** A text that is no longer than a line may be, with what was cut counted, and that every wire can carry. */
+/** Cuts a text to `maxLineLength`, noting how much was left out, and replaces lone surrogates, which not every wire can carry. */
 export function lineText(text: string): string {
   const cut = text.length - maxLineLength;
   const kept = cut > 0 ? text.slice(0, maxLineLength) : text;
@@ -129,7 +129,7 @@ export function lineText(text: string): string {
   return cut > 0 ? `${whole} (${cut} characters left out)` : whole;
 }
 
-/** Checks what a caller sent; null for an attempt that was never made. */
+/** Checks lines from a caller; null when the attempt id is malformed. */
 export function checkLines(
   field: string,
   attempt: string,

@@ -1,7 +1,7 @@
 /**
  * An attempt records that a worker tries, or tried, a work unit: its lease, its times, its data.
  *
- * The rules of who may still change what stand here once, as a table of cases; every store asks `judge`.
+ * `judge` is the only place that decides whether an attempt may still be changed; every store calls it.
  */
 import type { AttemptLines } from "./attempt-log.ts";
 import type { Data } from "./data.ts";
@@ -11,7 +11,7 @@ export const attemptStatuses = ["pending", "expired", "finished", "failed", "ret
 export type AttemptStatus = (typeof attemptStatuses)[number];
 
 export interface AttemptRow {
-  /** Opaque, unique for ever: attempts of a unit that was deleted cannot touch its successor. */
+  /** Opaque and never reused: an attempt of a deleted unit cannot change a later unit of the same name. */
   id: string;
   workSpec: string;
   workUnit: string;
@@ -25,13 +25,13 @@ export interface AttemptRow {
   /** 0 while it runs. */
   endTime: number;
   expirationTime: number;
-  /** What the attempt wrote, else what it was given. */
+  /** The data that the attempt wrote, else the data it was given. */
   data: Data | null;
-  /** It was settled after its lease had passed, before anybody else took the unit. */
+  /** It was settled or renewed after its lease had expired, before another attempt took the unit. */
   late: boolean;
-  /** What could not be read in its `output`. */
+  /** One message for each entry of its `output` that could not be read. */
   chainingErrors: readonly string[];
-  /** How far it has come, as its worker last said; null when it said nothing, and when the attempt does not run. */
+  /** The progress that its worker last reported; null when none was reported, or when the attempt is not running. */
   progress: AttemptProgress | null;
 }
 
@@ -42,12 +42,12 @@ export interface AttemptProgress {
   note: string;
 }
 
-/** Characters of a progress note. */
+/** Most characters of a progress note. */
 export const longestNote = 1000;
 
 export const defaultLifetimeMs = 15 * 60 * 1000;
 
-/** A unit that cannot go on is failed by an attempt of its own that nobody ran, so that its history says so. */
+/** The traceback of a unit without tries left. A claim or sweep fails it by an attempt that never ran, so that its history says why. */
 export const tooManyRetries = "too many retries";
 
 export const attemptActions = ["finish", "fail", "error", "retry", "expire", "renew"] as const;
@@ -56,16 +56,16 @@ export type AttemptAction = (typeof attemptActions)[number];
 /**
  * Why a unit has failed.
  *   error       its task failed it, or ended in an error and is not tried again
- *   exhausted   it was tried as often as it may be
+ *   exhausted   it has no tries left
  *   dependency  a unit that it depends on failed or was deleted
  *   expired     its task took too long
- *   cancelled   somebody cancelled it
- *   late        it came too late to be of use
+ *   cancelled   it was cancelled
+ *   late        it was too late to be useful, as when it had not begun by `expires`
  */
 export const failReasons = ["error", "exhausted", "dependency", "expired", "cancelled", "late"] as const;
 export type FailReason = (typeof failReasons)[number];
 
-/** Those that a settle may give; the others follow from rules. */
+/** The reasons that a settle may give; the rules set the others. */
 export const givenReasons = ["error", "expired", "cancelled", "late"] as const;
 export type GivenReason = (typeof givenReasons)[number];
 
@@ -79,47 +79,47 @@ export interface AttemptChange {
   data?: Data | null;
   /** `retry`: the unit waits this long. */
   delayMs?: number;
-  /** `renew`: the lease ends this long from now; zero or less gives it back at once. */
+  /** `renew`: the lease ends this long from now; zero or less gives the unit back at once. */
   lifetimeMs?: number;
   /**
-   * It does not count as a try. `expire` of a pending attempt: the worker never began. `retry`: it began and put the unit
-   * off.
+   * The attempt does not count as a try. `expire` of a pending attempt: the worker never began. `retry`: the worker began, then
+   * postponed the unit.
    */
   untried?: boolean;
   /** `error`: what went wrong, for people. It becomes the `traceback` of the attempt's data. */
   error?: string;
-  /** `fail` and `error`: why, should the unit fail; `error` when absent. */
+  /** `fail` and `error`: the reason, if the unit fails; `error` when absent. */
   reason?: GivenReason;
-  /** `renew`: how far the attempt has come. Absent leaves what was said before. */
+  /** `renew`: how far the attempt has come. Absent keeps the last report. */
   progress?: AttemptProgress;
-  /** Lines that its task wrote. They are kept whatever becomes of the change. */
+  /** Log lines of its task. They are stored even if the change is refused. */
   log?: AttemptLines;
   /**
-   * `finish`, `fail` or `retry` of an attempt that the unit was taken from before its lease ended, as by a reset: it is recorded on the
-   * attempt, which ended when the unit was taken, and nothing else changes. Without it: `lost_lease`. For clients that were promised it.
+   * `finish`, `fail` or `retry` of an attempt that lost its unit before its lease ended, as by a reset: the outcome is recorded on the
+   * attempt, whose end time stays the same, and nothing else changes. Without it: `lost_lease`. For Go clients, which were promised it.
    */
   recordTaken?: boolean;
 }
 
 export interface NextTry {
-  /** From now on. */
+  /** From now. */
   delayMs: number;
   left: number | null;
 }
 
-/** What became of one change. Refused changes have an error and changed nothing, but for the data of a lost renew. */
+/** The result of one change. A refused change has an error and changed nothing, but a `renew` with `lost_lease` stores its data. */
 export interface AttemptChanged {
   attempt: string;
   error: ErrorCode | null;
-  /** False for a repeated request that was carried out before. */
+  /** False for a refused change, and for one that was in effect already, such as a repeated request. */
   changed: boolean;
-  /** Where the attempt stands now; null when it is not known. */
+  /** The status of the attempt now; null when there is no such attempt. */
   status: AttemptStatus | null;
   expirationTime: number;
-  /** How many units the `output` of a finish made, and what in it could not be read. */
+  /** How many units the `output` of a finish added, and what in it could not be read. */
   outputs: number;
   chainingErrors: readonly string[];
-  /** After an `error` of a unit that is tried again: when, and how often at most; null is unlimited. */
+  /** After an `error`, if the unit is tried again: when, and how many tries are left; null is unlimited. */
   retry?: NextTry;
 }
 
@@ -132,7 +132,7 @@ export function parseAttemptId(id: string): { unitId: number; number: number } |
   const unitId = Number(id.slice(0, dot));
   const number = Number(id.slice(dot + 1));
   const exact = Number.isSafeInteger(unitId) && Number.isSafeInteger(number) && unitId > 0 && number > 0;
-  // "1e3.1" and "01.1" are numbers too, but not the name that was handed out
+  // "1e3.1" and "01.1" parse as numbers, but are not ids that were handed out
   return exact && attemptId(unitId, number) === id ? { unitId, number } : null;
 }
 
@@ -142,7 +142,7 @@ export type Verdict = "apply" | "nothing" | "not_pending" | "lost_lease";
 export const actionStatus = {
   finish: "finished",
   fail: "failed",
-  // or failed, where it is not tried again
+  // or failed, if the unit is not tried again
   error: "retryable",
   retry: "retryable",
   expire: "expired",
@@ -153,8 +153,8 @@ export const actionStatus = {
  * May `action` be applied to an attempt in `status`? A pending attempt past its expiration is `expired` here.
  * `current`: no later attempt, deletion, re-adding or clearing has taken the unit from it.
  *
- * - pending or expired and current: yes. A supervisor may fail a job at the instant it finishes: finish wins.
- * - the same outcome again: nothing to do, and no error, so that a client may repeat a request.
+ * - pending or expired, and current: `apply`. A supervisor may fail a job at the instant it finishes: the finish wins.
+ * - the same outcome again: `nothing`, and no error, so that a client may repeat a request.
  * - settled otherwise: `not_pending`; replaced: `lost_lease`.
  */
 export function judge(status: AttemptStatus, current: boolean, action: AttemptAction): Verdict {

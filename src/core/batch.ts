@@ -1,27 +1,27 @@
 /**
- * A batch: units of any work specs that belong together, with their counts, and a unit that is made once when all of them have
- * ended. A unit belongs to the batch whose label it carries; what its outputs lead to belongs to it as well.
+ * A batch groups units of any work specs, counts how they end, and creates one unit, once, when all of them have ended. A unit
+ * belongs to the batch whose label it carries; the units that its outputs create belong to that batch, too.
  */
 
-/** When the unit of `then` is made: when all have ended, however they did, or when all have finished. */
+/** When the `then` unit is created: when all units have ended, finished or failed; or only when all have finished. */
 export const batchConditions = ["ended", "finished"] as const;
 export type BatchCondition = (typeof batchConditions)[number];
 
-/** The unit that is made at the end; its data are the name and the counts of the batch. */
+/** The unit created when the batch ends; its data holds the name and the counts of the batch. */
 export interface BatchThen {
   workSpec: string;
-  /** The name of the batch when absent. */
+  /** Defaults to the name of the batch. */
   workUnit: string;
   on: BatchCondition;
 }
 
 export interface BatchInput {
   name: string;
-  /** Null takes it away; absent keeps what there is. */
+  /** Null removes it; absent keeps the current one. */
   then?: { workSpec: string; workUnit?: string; on?: BatchCondition } | null;
-  /** Nothing more will be added by its producer: from now on it may end. */
+  /** Its producer adds no more units: from now on the batch may end. */
   sealed?: boolean;
-  /** The batch that this one belongs to, as a unit does. Cannot be changed. */
+  /** The batch that this one belongs to, where it counts as one unit. Cannot be changed once set. */
   parent?: string;
 }
 
@@ -29,13 +29,13 @@ export interface BatchRow {
   name: string;
   createdTime: number;
   sealed: boolean;
-  /** Units and batches that belong to it, and those of them that ended. */
+  /** How many units and child batches belong to it, and how many of them finished and failed. */
   total: number;
   finished: number;
   failed: number;
   then: BatchThen | null;
   parent: string | null;
-  /** When it ended, and the unit of `then` was made; 0 before that. */
+  /** When it ended and its `then` unit was created; 0 before that. */
   doneTime: number;
 }
 
@@ -68,12 +68,12 @@ export const newBatch = (name: string, now: number): BatchRow => ({
   doneTime: 0,
 });
 
-/** How the batch counts in the one that it belongs to, as a unit does; null while it has not ended, or units of it came back. */
+/** How the batch counts in its parent; null while it has not ended, or while ended units of it wait or run again. */
 export function outcomeOf({ total, finished, failed, doneTime }: BatchRow): "finished" | "failed" | null {
   if (doneTime === 0 || finished + failed < total) return null;
   return failed > 0 ? "failed" : "finished";
 }
 
-/** Whether the batch ends now: it has not ended before, nothing is to come, and its units are as `then` wants them. */
+/** Whether the batch ends now: it is sealed, has not ended before, and its units have ended as `then.on` requires. */
 export const endsNow = ({ sealed, total, finished, failed, then, doneTime }: BatchRow): boolean =>
   sealed && doneTime === 0 && finished + failed >= total && (then?.on !== "finished" || failed === 0);

@@ -1,22 +1,22 @@
-/** What becomes of batches when their units are added, end, come back or are deleted. */
+/** Updates batches when their units are added, end, are reopened or are deleted. */
 import { putUnits } from "./adding.ts";
 import { batchLabel, endsNow, newBatch, outcomeOf, type BatchInput, type BatchRow } from "./batch.ts";
 import { encodeData } from "./data.ts";
 import { follow } from "./life.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
-/** The last thing of every rule over units: what follows for dependents, and for batches. */
+/** The last step of every rule over units: resolves dependents and updates batches. */
 export function* conclude<Unit extends UnitState>(set: WorkingSet<Unit>): Rule<void> {
   yield* follow(set);
   for (let changes = set.takeBatchChanges(); changes !== null; changes = set.takeBatchChanges()) {
-    // in one order, so that two transactions wait for each other and do not deadlock
+    // always in the same order, so that two transactions wait for each other and do not deadlock
     const inOrder = [...changes].sort((a, b) => (a.name < b.name ? -1 : 1));
     for (const { namespace, name, total, finished, failed, dropped } of inOrder) {
       yield set.loadBatch(namespace, name, total > 0);
       const batch = set.batch(namespace, name) ?? (total > 0 ? newBatch(name, set.now) : undefined);
-      // units of a batch that was deleted end as others do
+      // the batch was deleted: there is nothing to update
       if (batch === undefined) continue;
-      // a batch that waits for all to finish would wait for ever for a failed unit that nobody can retry
+      // stop counting deleted failed units: they cannot be retried, and a batch with `on: finished` would wait for ever
       const forgotten = batch.doneTime === 0 ? dropped : 0;
       const changed = {
         ...batch,
@@ -30,7 +30,7 @@ export function* conclude<Unit extends UnitState>(set: WorkingSet<Unit>): Rule<v
   }
 }
 
-/** Saves the batch, counts it in the batch that it belongs to, and makes its unit when it ends now. */
+/** Saves the batch, counts it in its parent, and creates its `then` unit if it ends now. */
 function* finishBatch<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   namespace: string,
@@ -50,7 +50,7 @@ function* finishBatch<Unit extends UnitState>(
   if (!ends || then === null) return;
   yield set.loadSpecs(namespace, [then.workSpec]);
   const spec = set.spec(namespace, then.workSpec);
-  // as of a `then` of a work spec: one that does not exist is passed over
+  // a work spec that does not exist is ignored, as in the `then` of a work spec
   if (spec === undefined) return;
   const data = encodeData({ batch: name, total, finished, failed });
   yield* putUnits(set, spec, [
@@ -65,7 +65,7 @@ function* finishBatch<Unit extends UnitState>(
   ]);
 }
 
-/** Makes batches, or changes what is given of them. */
+/** Creates batches, or updates the given fields of existing ones. */
 export function* putBatches<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   namespace: string,

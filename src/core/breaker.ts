@@ -1,10 +1,10 @@
 /**
- * Breakers: a work spec whose attempts fail too often pauses itself or slows down, tries a few units now and then, and goes
- * on when those finish.
+ * Circuit breakers: a work spec whose attempts fail too often is paused or slowed down, probes with a few units now and then, and
+ * resumes when the probes finish.
  *
- * Attempts that finish, fail or end in an error are counted in tenths of the window, each tenth under the time it begins at. A
- * failure looks at the counts, and may trip the breaker. While it is tripped nothing is counted, and only probes begin: up to
- * `probes` units in each `pause`. What an attempt that began after the trip comes to decides whether it stays tripped.
+ * Attempts that finish, fail or end in an error are counted in tenths of the window, each tenth under its start time. Each failure
+ * checks the counts and may trip the breaker. While it is tripped nothing is counted, and only probes begin: up to `probes` units
+ * in each `pause`. The outcome of attempts that began after the trip decides whether it stays tripped.
  */
 import type { FailReason } from "./attempt.ts";
 import type { Data } from "./data.ts";
@@ -18,7 +18,7 @@ export const breakerActions = ["pause", "slow"] as const;
 export interface Breaker {
   /** The share of failures that trips it. */
   failures?: number;
-  /** Attempts in the window below which it does not trip; 10 when absent. */
+  /** It does not trip on fewer attempts in the window than this; 10 when absent. */
   min?: number;
   /** A minute when absent. */
   windowMs?: number;
@@ -26,31 +26,31 @@ export interface Breaker {
   pauseMs?: number;
   /** 1 when absent. */
   probes?: number;
-  /** Whether all failures count together, or those with the same error; all when absent. */
+  /** Whether all failures are counted together, or separately for each error; together when absent. */
   by?: (typeof breakerScopes)[number];
   /** `slow`: it probes at once. `pause` when absent. */
   action?: (typeof breakerActions)[number];
 }
 
-/** Of a breaker that was never tripped, nothing. */
+/** Empty for a breaker that has never tripped. */
 export interface BreakerState {
-  /** When it tripped; absent while it is not. */
+  /** When it tripped; absent while it is closed. */
   since?: number;
   /** When the next probes may begin. */
   until?: number;
-  /** Probes that may begin before that. */
+  /** Probes that may begin before `until`. */
   left?: number;
   /** Probes that have finished since the last one failed. */
   good?: number;
-  /** What tripped it: how many attempts failed of how many, and the error of the last one. */
+  /** What tripped it: `failed` of `ended` attempts, and the error of the last failure. */
   failed?: number;
   ended?: number;
   error?: string;
-  /** Once it was tripped and no longer is: what ended before does not count. */
+  /** Set when it closes: outcomes before this time do not count. */
   from?: number;
 }
 
-/** A breaker tripped, or no longer is. */
+/** A breaker tripped or closed. */
 export interface BreakerEvent {
   namespace: string;
   workSpec: string;
@@ -68,7 +68,7 @@ export const hasBreaker = ({ breaker }: WorkSpecMeta): boolean => (breaker.failu
 export const isTripped = (meta: WorkSpecMeta): boolean =>
   meta.breakerState.since !== undefined && hasBreaker(meta);
 
-/** What of the metadata says how it counts, to see whether it has changed: then it counts anew. */
+/** The settings of the breaker as text, to compare: when they change, the counts start anew. */
 export const breakerRules = ({ breaker }: WorkSpecMeta): string => JSON.stringify(breaker);
 
 const windowOf = ({ windowMs = defaults.windowMs }: Breaker): number => Math.max(1, windowMs);
@@ -77,25 +77,25 @@ const probesOf = ({ probes = defaults.probes }: Breaker): number => Math.max(1, 
 
 // ---- counting
 
-/** How long a tenth of the window is; 0 where nothing is counted. */
+/** The length of a tenth of the window; 0 without a breaker. */
 export const countStepMs = (meta: WorkSpecMeta): number =>
   hasBreaker(meta) ? Math.max(1, Math.ceil(windowOf(meta.breaker) / 10)) : 0;
 
-/** The time under which an outcome is counted. */
+/** The time under which an outcome is counted at `now`. */
 export const countedAt = (meta: WorkSpecMeta, now: number): number =>
   Math.max(meta.breakerState.from ?? 0, now - (now % countStepMs(meta)));
 
-/** Counts from this time on are in the window. */
+/** The start of the window: counts under this time or later are in it. */
 export const countedFrom = (meta: WorkSpecMeta, now: number): number =>
   Math.max(meta.breakerState.from ?? 0, now - windowOf(meta.breaker) + 1);
 
-/** How outcomes are told apart in the counts: those that finished, and failures by their fingerprint, or all alike. */
+/** The keys of the counts: one for finished attempts; for failures a common one, or their fingerprints. */
 export const finishedKey = "";
 const failedKey = "failed";
 
 export type OutcomeCounts = ReadonlyMap<string, number>;
 
-/** What attempts of one work spec came to in one verb: when those began that finished, and those that failed. */
+/** The outcomes of one work spec in one verb: the start times of finished attempts, and the failed attempts. */
 export interface Outcomes {
   finished: number[];
   failed: FailedAttempt[];
@@ -107,7 +107,7 @@ export interface FailedAttempt {
   reason: FailReason | null;
 }
 
-/** The outcomes under the keys by which they are counted, given what there is in the window: the kinds of errors are limited. */
+/** The outcomes by count key. The keys of `window` matter because the number of distinct errors is limited. */
 export function countsOf(
   { by }: Breaker,
   { finished, failed }: Outcomes,
@@ -130,7 +130,7 @@ export function countsOf(
 
 // ---- tripping, probing, going on
 
-/** Whether these counts, of the whole window, trip the breaker by one of the failures of this verb. */
+/** The tripped state, if the counts of the whole window and a failure of this verb trip the breaker; else null. */
 export function tripBy(
   { breaker, breakerState: { from } }: WorkSpecMeta,
   { failed: failures }: Outcomes,
@@ -143,7 +143,7 @@ export function tripBy(
   for (const { data, reason } of failures.toReversed()) {
     const { fingerprint, error } = failureOf(data, reason, window);
     const failed = window.get(breaker.by === "error" ? fingerprint : failedKey) ?? 0;
-    // what begins later than the trip is a probe: the first one not in the same millisecond
+    // attempts that begin after the trip are probes, so the first one must not begin in the same millisecond
     const until = now + (breaker.action === "slow" ? 1 : pauseOf(breaker));
     if (failed > 0 && failed >= (breaker.failures ?? 0) * ended)
       return {
@@ -161,7 +161,7 @@ export function tripBy(
   return null;
 }
 
-/** A tripped breaker after these outcomes; the same object when they change nothing. */
+/** The state of a tripped breaker after these outcomes; the same object if nothing changes. */
 export function afterProbes(
   { breaker, breakerState: state }: WorkSpecMeta,
   { finished, failed }: Outcomes,
@@ -178,18 +178,18 @@ export function afterProbes(
   return good >= probesOf(breaker) ? closed(state) : { ...state, good };
 }
 
-/** No longer tripped. Nothing was counted since it was; what is counted from now on is counted under later times. */
+/** The state after closing. Nothing was counted since the trip; outcomes from now on are counted under later times. */
 export const closed = (state: BreakerState): BreakerState =>
   state.since === undefined ? state : { from: Math.max(state.since, state.from ?? 0) + 1 };
 
-/** How many units may begin now. */
+/** How many units the breaker lets begin now. */
 export function probesLeft(meta: WorkSpecMeta, now: number): number {
   if (!isTripped(meta)) return Infinity;
   const { until = 0, left = 0 } = meta.breakerState;
   return now >= until ? probesOf(meta.breaker) : left;
 }
 
-/** A tripped breaker after so many probes began. */
+/** The state of a tripped breaker after `count` probes began. */
 export function afterClaim(
   { breaker, breakerState: state }: WorkSpecMeta,
   count: number,

@@ -1,12 +1,12 @@
-/** What becomes of a work spec's breaker when attempts end. */
+/** Updates the breakers of work specs when attempts end. */
 import { afterProbes, countedAt, countsOf, finishedKey, isTripped, tripBy } from "./breaker.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
-/** Counts what attempts came to in this verb; failures may trip the breakers of their work specs, and probes may close them. */
+/** Counts the outcomes of this verb's attempts. Failures may trip the breakers of their work specs, and probes may close them. */
 export function* countOutcomes<Unit extends UnitState>(set: WorkingSet<Unit>): Rule<void> {
   const specs = set.takeOutcomes();
   if (specs === null) return;
-  // in one order, so that two transactions wait for each other and do not deadlock
+  // always in the same order, so that two transactions wait for each other and do not deadlock
   const inOrder = specs.size > 1 ? [...specs].sort(([a], [b]) => a.id - b.id) : specs;
   for (const [spec, outcomes] of inOrder) {
     if (outcomes.failed.length === 0 && !isTripped(spec.meta)) {

@@ -1,6 +1,6 @@
 /**
- * Serving a verb over a wire: what every server does for a caller that may hang up while it waits, written once. Waits
- * end with the caller or with the server, and a claim whose answer cannot be heard any more is given back.
+ * Serves a verb over a wire, for all servers. The caller may disconnect while it waits: a wait ends when the caller
+ * disconnects or the server stops, and attempts that can no longer be delivered are given back.
  */
 import type { AttemptRow } from "./attempt.ts";
 import type { Coordinate } from "./coordinate.ts";
@@ -9,11 +9,11 @@ import { callVerb, isWait, optionsOf, withOptions, type Verb } from "./verbs.ts"
 import { hasEnded, type WorkUnitRow } from "./work-unit.ts";
 
 export interface Caller {
-  /** Aborts when the caller has hung up or has cancelled the call, or the server stops. Asked for waits only. */
+  /** Aborts when the caller disconnects or cancels the call, or the server stops. Only called for waits. */
   waiting(): AbortSignal;
-  /** Whether nobody is left to hear the answer. */
+  /** Whether the caller has disconnected, so that the answer cannot be delivered. */
   hasHungUp(): boolean;
-  /** Whether the server is about to stop: then a wait ends before its time. */
+  /** Whether the server is stopping: then waits end early. */
   isStopping(): boolean;
 }
 
@@ -28,12 +28,12 @@ export async function serveVerb<V extends Verb>(
     : args;
   const answer = await callVerb(coordinate, verb, asked);
   if (caller.hasHungUp()) {
-    // Nobody began the attempts. Without this their units wait for the end of a lease, and have used up a try.
-    // Messages that were taken need nothing: the request id gets them again.
+    // Without this, the units would wait for their leases to end and lose a try, although no worker began them.
+    // Taken messages need no such step: the same request id gets them again.
     if (verb === "requestAttempts") await giveBack(coordinate, String(args[0]), answer as AttemptRow[]);
     throw new CoordinateError("closed");
   }
-  // The caller asks another server; rows that say "not yet" would look like the end of its wait.
+  // `closed` makes the caller ask another server; rows of open units would look like the end of its wait
   if (
     verb === "awaitWorkUnits" &&
     caller.isStopping() &&

@@ -1,4 +1,4 @@
-/** The heads of CBOR items: the first byte, and the argument that may follow it. For whoever finds their way through bytes. */
+/** The heads of CBOR items: the first byte, and the argument that may follow it. */
 
 /** The major types, which are the top three bits of an item's first byte. */
 export const major = {
@@ -12,10 +12,10 @@ export const major = {
   simple: 7,
 } as const;
 
-/** The tags that may stand in data. */
+/** The tags allowed in data. */
 export const tag = { bigPositive: 2, bigNegative: 3, uuid: 37, tuple: 128 } as const;
 
-/** The additional information that stands for "until the break". */
+/** The additional information of an item of indefinite length, which ends with a break byte. */
 export const indefinite = 31;
 export const breakByte = 0xff;
 
@@ -44,7 +44,7 @@ export function argument(bytes: Uint8Array, at: number): number {
   return value;
 }
 
-/** The number that a float of two bytes is. */
+/** Decodes a float of two bytes. */
 export function halfFloat(bits: number): number {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 31;

@@ -1,19 +1,19 @@
 /**
- * CBOR data items as bytes: checked and cut, not decoded.
+ * Checks and slices CBOR items as bytes, without decoding them.
  *
- * Libraries give values; what passes through here must come out as the same bytes, so items are found as [start, end)
+ * CBOR libraries decode to values, but data must come out as the same bytes, so items are located as [start, end)
  * positions. `checkCborMap` looks at every byte once and allocates nothing, whatever lengths the bytes declare (five
- * bytes may announce four thousand million items). All else trusts its bytes to have passed that check.
+ * bytes may announce four thousand million items). All other functions require bytes that have passed that check.
  *
- * Allowed are exactly the things that Python and Go clients send: integers (tags 2 and 3 for long ones), floats of any
+ * Allowed are exactly the items that Python and Go clients send: integers (tags 2 and 3 for long ones), floats of any
  * width, byte and text strings, arrays, maps, UUIDs (tag 37), tuples (tag 128), false, true, null and undefined;
- * lengths may be indefinite or longer than need be.
+ * lengths may be indefinite, or encoded in more bytes than necessary.
  */
 import { isUtf8 } from "node:buffer";
 import { argument, breakByte, headEnd, isIndefinite, indefinite, major, majorOf, tag } from "./cbor-head.ts";
 import { CoordinateError } from "./errors.ts";
 
-/** 4096 bits, as for numbers in JSON text: digits cost time that grows with the square of their count. */
+/** 4096 bits, as for numbers in JSON text: the cost of conversion grows with the square of the number of digits. */
 const longestInteger = 512;
 
 export interface CborSlice {
@@ -104,7 +104,7 @@ function checkSequence(bytes: Uint8Array, at: number, itemsPerCount: 1 | 2, dept
   return item;
 }
 
-/** Tags stand directly on what they tag, so that they cannot be piled up. */
+/** A tag must be followed directly by the item it tags, so that tags cannot be nested. */
 function checkTag(bytes: Uint8Array, at: number, depthLeft: number): number {
   const inner = checkHead(bytes, at);
   if (inner >= bytes.length) throw malformed(inner, "end of input");
@@ -135,7 +135,7 @@ function checkTag(bytes: Uint8Array, at: number, depthLeft: number): number {
 
 function checkSimple(bytes: Uint8Array, at: number): number {
   const info = (bytes[at] ?? 0) & 31;
-  // 20..23 are false, true, null, undefined; 25..27 are floats; 24 and below 20 are simple values nobody sends.
+  // 20..23 are false, true, null, undefined; 25..27 are floats; 24 and below 20 are simple values that no client sends.
   if (info < 20 || info === 24) throw malformed(at, "unknown simple value");
   return checkHead(bytes, at);
 }
@@ -150,7 +150,7 @@ export function* cborEntries(bytes: Uint8Array, start: number): Generator<CborEn
   }
 }
 
-/** The items of the array or tuple that starts here, or the keys and values of a map by turns. */
+/** The items of the array or tuple that starts here, or the alternating keys and values of a map. */
 export function* cborItems(bytes: Uint8Array, start: number): Generator<CborSlice> {
   const sequence = cborUntagged(bytes, start);
   let at = headEnd(bytes, sequence);
@@ -162,7 +162,7 @@ export function* cborItems(bytes: Uint8Array, start: number): Generator<CborSlic
   }
 }
 
-/** How many items follow an array's head, or keys and values a map's; null when they go on until a break. */
+/** How many items follow the head of an array, or keys and values that of a map; null for an indefinite length. */
 export function cborItemCount(bytes: Uint8Array, at: number): number | null {
   if (isIndefinite(bytes, at)) return null;
   return majorOf(bytes, at) === major.map ? argument(bytes, at) * 2 : argument(bytes, at);
@@ -196,7 +196,7 @@ function sequenceEnd(bytes: Uint8Array, start: number, count: number | null): nu
   return at;
 }
 
-/** The content of a byte or text string; a copy where it comes in parts, else a view. */
+/** The content of a byte or text string: a copy if it comes in chunks, else a view. */
 export function cborStringBytes(bytes: Uint8Array, start: number): Uint8Array {
   const at = headEnd(bytes, start);
   if (!isIndefinite(bytes, start)) return bytes.subarray(at, at + argument(bytes, start));
@@ -218,7 +218,7 @@ function cborStringLength(bytes: Uint8Array, start: number): number {
   return length;
 }
 
-/** Where the item that a tag stands on starts; `start` itself when there is no tag. */
+/** Where the tagged item starts; `start` itself when there is no tag. */
 export function cborUntagged(bytes: Uint8Array, start: number): number {
   return majorOf(bytes, start) === major.tag ? headEnd(bytes, start) : start;
 }

@@ -11,7 +11,7 @@ import { Float, Tuple, Uuid } from "./data-value.ts";
 import { setOwn } from "./json-text.ts";
 import { nameFromBytes } from "./names.ts";
 
-/** What an escaped byte is in a name; the second half of a pair is not. */
+/** A lone low surrogate, which escapes a byte in a name; not the second half of a pair. */
 const loneLow = /(?<![\ud800-\udbff])[\udc00-\udfff]/;
 
 interface Cursor {
@@ -43,7 +43,7 @@ function readItem(cursor: Cursor, precise: boolean): DataValue {
     case major.negative:
       return readInteger(cursor);
     case major.bytes:
-      // A copy: what is handed out must not change, or keep alive, the bytes it came from.
+      // a copy, so that callers can neither change nor keep alive the bytes it came from
       return new Uint8Array(readStringBytes(cursor));
     case major.text:
       return readText(cursor);
@@ -63,7 +63,7 @@ function readInteger(cursor: Cursor): number | bigint {
   const negative = majorOf(bytes, at) === major.negative;
   const value = argument(bytes, at);
   cursor.at = headEnd(bytes, at);
-  // -1 - value is safe too, but for the one value that is just out of reach.
+  // not `<=`: for MAX_SAFE_INTEGER itself, -1 - value is not a safe integer
   if (value < Number.MAX_SAFE_INTEGER) return negative ? -1 - value : value;
   return plainest(signed(bytes.readBigUInt64BE(at + 1), negative));
 }
@@ -72,7 +72,7 @@ function signed(magnitude: bigint, negative: boolean): bigint {
   return negative ? -1n - magnitude : magnitude;
 }
 
-/** A number where a number is exact. */
+/** A number if it is exact, else the bigint. */
 function plainest(value: bigint): number | bigint {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : value;
@@ -92,7 +92,7 @@ function readText(cursor: Cursor): string {
   return bytes.toString("utf8", start, cursor.at);
 }
 
-/** Runs `readOne` for each item (arrays) or entry (maps); how many were declared is believed only as far as bytes go. */
+/** Runs `readOne` for each item (arrays) or entry (maps). `checkCborMap` has refused counts that exceed the bytes. */
 function readSequence(cursor: Cursor, itemsPerTurn: number, readOne: () => void): void {
   const { bytes, at } = cursor;
   const count = cborItemCount(bytes, at);
@@ -154,7 +154,7 @@ function isFloat({ bytes, at }: Cursor): boolean {
   return (bytes[at] ?? 0) >= 0xf9;
 }
 
-/** null and undefined are the same to Python and Go, and JSON has but one of them. */
+/** Undefined becomes null: Python and Go do not distinguish them, and JSON has only null. */
 function readWord(cursor: Cursor): null | boolean {
   const first = cursor.bytes[cursor.at];
   cursor.at += 1;
@@ -181,7 +181,7 @@ export function cborToJson(bytes: Uint8Array, start: number): { text: string; lo
 
 interface Outcome {
   lossless: boolean;
-  /** Within a key text and bytes are not made the same: two keys must not become one. */
+  /** Within a key, bytes are not shown as text: two different keys must not become one. */
   readonly isKey: boolean;
 }
 
@@ -207,7 +207,7 @@ function itemJson(cursor: Cursor, outcome: Outcome): string {
   }
 }
 
-/** Python 2 writes most of its text as bytes: what is UTF-8 is shown as the text it is, the rest in base64 with a mark. */
+/** Python 2 writes most of its text as bytes, so bytes in UTF-8 are shown as text, others in base64 with a mark. */
 function bytesJson(content: Buffer, { isKey }: Outcome): string {
   if (!isKey && isUtf8(content)) return JSON.stringify(content.toString("utf8"));
   return `{"$base64":"${content.toString("base64")}"}`;
@@ -251,7 +251,7 @@ function simpleJson(cursor: Cursor, outcome: Outcome): string {
   return "null";
 }
 
-/** A float with the point or exponent that makes readers take it for one. */
+/** A float with a point or exponent, so that readers take it for a float. */
 function floatJson(value: number): string {
   const text = Object.is(value, -0) ? "-0" : String(value);
   return /[.e]/.test(text) ? text : `${text}.0`;

@@ -1,5 +1,5 @@
 /**
- * JavaScript values as CBOR items. `encodeData` says what becomes what; what has no form is `bad_data`, by name.
+ * Writes JavaScript values as CBOR items; `encodeData` describes the mapping. Unsupported values throw `bad_data`, which names them.
  */
 import { Buffer } from "node:buffer";
 import { major, tag } from "./cbor-head.ts";
@@ -10,7 +10,7 @@ import { nameToBytes } from "./names.ts";
 
 const loneSurrogate = /\p{Surrogate}/u;
 
-/** The value as one CBOR item, within the limits. See `encodeData` for what becomes what. */
+/** The value as one CBOR item, within the limits. See `encodeData` for the mapping. */
 export function writeCbor(value: unknown, limits: { maxBytes: number; maxDepth: number }): Uint8Array {
   const writer = new CborWriter(limits.maxBytes);
   writer.value(value, "", limits.maxDepth);
@@ -44,7 +44,7 @@ class CborWriter {
     return new Uint8Array(this.#bytes.subarray(0, this.#end));
   }
 
-  /** `key` is where the value was found, to name it when it has no form. */
+  /** `key` is where the value was found, for error messages. */
   value(value: unknown, key: string, depthLeft: number): void {
     switch (typeof value) {
       case "string":
@@ -69,7 +69,7 @@ class CborWriter {
   #object(value: object, key: string, depthLeft: number): void {
     if (value instanceof Float) return this.#float(value.value);
     if (value instanceof Uuid) return this.#tagged(tag.uuid, value.bytes);
-    // before toJSON, which Buffer has
+    // before the check for toJSON, which Buffer has
     if (value instanceof Uint8Array) return this.#string(major.bytes, value);
     if (depthLeft === 0) throw new CoordinateError("bad_data", "nested too deeply, or contains itself");
     if (hasToJson(value)) return this.value(value.toJSON(key), key, depthLeft - 1);
@@ -109,8 +109,8 @@ class CborWriter {
   }
 
   /**
-   * CBOR text is UTF-8: a string with escaped bytes is written as those bytes, and one with another lone surrogate as bytes in
-   * which it has the three that UTF-8 would give it.
+   * CBOR text is UTF-8, so a string with escaped bytes is written as those bytes. A string with other lone surrogates is written
+   * as bytes, each surrogate as the three bytes that UTF-8 would give it.
    */
   #text(text: string): void {
     if (loneSurrogate.test(text))
@@ -190,7 +190,7 @@ class CborWriter {
   #room(more: number): void {
     const needed = this.#end + more;
     if (needed <= this.#bytes.length) return;
-    // Refused while it grows: an array that holds one long string a thousand times never exists in full.
+    // refuse while growing: an array that holds one long string a thousand times must never be built in full
     if (this.#end > this.#maxBytes) {
       throw new CoordinateError("too_large", `data of more than ${this.#maxBytes} bytes`);
     }

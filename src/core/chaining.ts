@@ -1,5 +1,5 @@
 /**
- * Chaining: what a finished work unit's `output` asks for.
+ * Chaining: reads the work units that the `output` of a finished one asks for.
  *
  * `output` is an object from name to data, or a list whose entries are names or lists of name, data, metadata and
  * priority; tuples are lists. An entry that cannot be read is skipped and reported, and the rest is created: a worker
@@ -21,22 +21,22 @@ import {
 
 export interface OutputUnit {
   readonly name: string;
-  /** Exactly what stood in the output, in its encoding; null when nothing did. */
+  /** Exactly as in the output, in the same encoding; null when absent. */
   readonly data: Data | null;
   readonly priority: number;
-  /** How long it may not be claimed yet; 0 for not at all. */
+  /** How long until it may be claimed; 0 for no delay. */
   readonly delayMs: number;
   /** Empty for none. */
   readonly partition: string;
-  /** How long from now on it has until it is late, or fails unless it has begun; absent for ever. */
+  /** How long from now until it is late, and until it fails unless it has begun; absent is never. */
   readonly deadlineMs?: number;
   readonly expiresMs?: number;
 }
 
 export interface Outputs {
-  /** No name twice: as in adding a unit twice, the last one counts. */
+  /** Without repeated names: as when a unit is added twice, the last one counts. */
   readonly units: OutputUnit[];
-  /** For the attempt's `chaining_errors`: at most 100, and one that tells how many more there were. */
+  /** For the attempt's `chaining_errors`: at most 100, and one that says how many more there were. */
   readonly errors: string[];
 }
 
@@ -44,10 +44,10 @@ const maxErrors = 100;
 const longestError = 200;
 const longestKeyShown = 60;
 
-/** Past what JavaScript's dates can express (the year 275760) nothing can be scheduled. */
+/** Half the range of JavaScript's dates, which ends in the year 275760: nothing can be scheduled beyond that. */
 const longestDelayMs = 8.64e15 / 2;
 
-/** What the outputs of finished data ask for. Never throws: all that is wrong with them is in `errors`. */
+/** Reads the outputs in the data of a finished attempt. Never throws: problems are reported in `errors`. */
 export function readOutputs(data: Data | null): Outputs {
   const output = data === null ? null : rawMember(data, "output");
   if (output === null) return { units: [], errors: [] };
@@ -167,7 +167,7 @@ function readPartition(value: RawValue | undefined): string {
   return checkName("partition", rawText(value) ?? unreadable(`partition is ${aKind(value)}, not a string`));
 }
 
-/** Null when there is none: absent, or null in its place. */
+/** Null when the value is absent or null. */
 function readNumber(what: string, value: RawValue | undefined): number | null {
   if (value === undefined || rawKind(value) === "null") return null;
   const number = rawNumber(value) ?? unreadable(`${what} is ${aKind(value)}, not a number`);
@@ -198,7 +198,7 @@ function shown(key: string): string {
   return cut(JSON.stringify(key), longestKeyShown);
 }
 
-/** At most `length` units, never half a character. */
+/** At most `length` UTF-16 units, never half a character. */
 function cut(text: string, length: number): string {
   return text.length > length ? `${text.slice(0, length - 1).replace(/[\ud800-\udbff]$/, "")}…` : text;
 }

@@ -1,13 +1,13 @@
-/** Changing and deleting units that an operator selected. */
+/** Changes and deletes units that an operator selected. */
 import { changeUnit, followBefore, removeUnit } from "./life.ts";
 import { conclude } from "./batching.ts";
 import type { WorkUnitChange } from "./store.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
-/** Units between two places where others may have a turn. */
+/** Units processed between two points where other calls may run. */
 const unitsPerTurn = 100;
 
-/** Changes units in the order given; answers how many the change concerned. */
+/** Changes units in the given order; returns how many the change applied to. */
 export function* changeUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   units: readonly Unit[],
@@ -23,7 +23,7 @@ export function* changeUnits<Unit extends UnitState>(
   return count;
 }
 
-/** Deletes units, and then looks at what depended on them. `retired`: they are no longer kept, and nobody wanted them gone. */
+/** Deletes units, then resolves their dependents. `retired`: retention removes them, not a request to delete them. */
 export function* removeUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   units: readonly Unit[],

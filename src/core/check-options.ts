@@ -1,8 +1,8 @@
-/** Options that a caller without types misspelt would be ignored without a word. */
+/** Checks option names: without it, an option misspelt by a caller without type checks would be ignored silently. */
 import { CoordinateError } from "./errors.ts";
 import { sameWordAs, slipOf } from "./slip.ts";
 
-/** Throws `bad_argument` for a key that is no option of this, with the one that was probably meant. */
+/** Throws `bad_argument` for an unknown option, and suggests the one that was probably meant. */
 export function checkOptions(of: string, options: object, known: readonly string[]): void {
   for (const key of Object.keys(options))
     if (!known.includes(key))

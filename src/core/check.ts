@@ -1,4 +1,4 @@
-/** Checks of what comes in from outside. Each throws a `CoordinateError` that names the field and what was given. */
+/** Checks values from outside. Each check throws a `CoordinateError` that names the field and the value. */
 import { dataByteLength, type Data } from "./data.ts";
 import { describeValue } from "./describe-value.ts";
 import { CoordinateError } from "./errors.ts";
@@ -15,7 +15,7 @@ export function checkNumber(field: string, value: unknown, otherwise = 0): numbe
   return value;
 }
 
-/** Priorities are bounded so far out that adding to them again and again never makes one infinite. */
+/** Priorities are bounded at 1e100, so that even many adjustments never make one infinite. */
 export function checkPriority(value: unknown): number {
   if (typeof value !== "number" || !(Math.abs(value) <= 1e100))
     throw bad("priority", "a finite number", value);
@@ -27,7 +27,7 @@ export function checkBoolean(field: string, value: unknown): boolean {
   return value;
 }
 
-/** A count: an integer of `least` or more. */
+/** A count: an integer of `min` or more. */
 export function checkCount(field: string, value: unknown, otherwise: number, min = 0): number {
   if (value === undefined) return otherwise;
   if (typeof value !== "number" || !Number.isSafeInteger(value) || value < min)
@@ -35,7 +35,7 @@ export function checkCount(field: string, value: unknown, otherwise: number, min
   return value;
 }
 
-/** A point in time, or the end of a span that starts now; 0 is none. */
+/** A point in time; 0 is none. */
 export function checkTime(field: string, value: unknown): number {
   if (value === undefined) return 0;
   if (typeof value !== "number" || !(value >= 0 && value <= latestTime))
@@ -59,10 +59,10 @@ export function checkData(field: string, value: unknown, maxBytes: number): Data
       `${field}: expected encoded data (see encodeData), got ${describeValue(value)}`,
     );
   const data = value as Data;
-  // whoever makes data by other means than `encodeData` and its kind is at least stopped where it is no object
+  // data that was not made by `encodeData` and the like must at least look like an object
   if (typeof value === "string" ? !/^\s*\{/.test(value) : value[0] === undefined || value[0] >> 5 !== 5)
     throw new CoordinateError("bad_data", `${field}: expected an object`);
-  // three bytes a character is the most that UTF-8 takes for one of JavaScript's
+  // UTF-8 takes at most three bytes for each UTF-16 unit
   if (value.length * 3 > maxBytes && dataByteLength(data) > maxBytes)
     throw new CoordinateError("too_large", `${field}: ${dataByteLength(data)} bytes, at most ${maxBytes}`);
   return data;
@@ -98,7 +98,7 @@ export function checkText(field: string, value: unknown): string {
   return value;
 }
 
-/** Refuses fields that an object does not have: `rest` is what is left once the known ones are taken out. */
+/** Refuses unknown fields: `rest` is the object without its known fields. */
 export function refuseOthers(field: string, rest: object): void {
   const [other] = Object.keys(rest);
   if (other !== undefined)

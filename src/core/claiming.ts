@@ -20,12 +20,12 @@ import { placesUnder } from "./limits.ts";
 import type { Claim, Make } from "./store.ts";
 import { attemptRow, type Rule, type UnitState, type WorkingSet } from "./working-set.ts";
 
-/** Units between two places where others may have a turn. */
+/** Units processed between two points where other calls may run. */
 const unitsPerTurn = 500;
 
 /**
- * Takes units one at a time, highest priority first, then in name order. A unit that was tried too often is failed instead and
- * takes up a place; what it frees may be next. `more` is set when only such units were met and others are left.
+ * Claims units one at a time, highest priority first, then in name order. A unit without tries left is failed instead and counts
+ * against the limit; units that this unblocks may be claimed next. `more` is set when only such units were met and others are left.
  */
 export function* claimUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
@@ -92,7 +92,7 @@ export function* claimUnits<Unit extends UnitState>(
   return { attempts, more: set.ready(spec) !== undefined };
 }
 
-/** When the next attempt begins at the earliest. Tokens are counted by it, so that rates hold by the times of attempts. */
+/** The earliest start of the next attempt. Tokens are taken at this time, so that the start times of attempts respect the rates. */
 const beginning = <Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]): number =>
   Math.max(set.now, set.placeFreed(spec));
 
@@ -101,7 +101,7 @@ interface OpenLane<Unit> {
   unit: Unit;
 }
 
-/** The next lane that may be served, and its next unit; lanes before it that may not be served are held. */
+/** The next lane that may be served, and its next unit. Puts lanes before it that may not be served on hold. */
 export function* openLane<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
@@ -114,7 +114,7 @@ export function* openLane<Unit extends UnitState>(
   }
 }
 
-/** The same without a generator, which would cost a claim as much as the look; a promise is to be waited for before the next look. */
+/** `openLane` without a generator, which would cost as much as the lookup. If it returns a promise, await that and call again. */
 function lookForLane<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
@@ -132,7 +132,7 @@ function lookForLane<Unit extends UnitState>(
   }
 }
 
-/** Its next unit has begun: the lane pays for it, and is held at once if that was its last for now. */
+/** Takes a token from the lane for the unit that has just begun, and holds the lane at once if it may not begin another now. */
 function serve<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"], lane: LaneState): void {
   lane.full = takeTokens(spec.meta.ratePerPartition, lane.full, beginning(set, spec), 1);
   set.served(spec, lane);
@@ -140,10 +140,10 @@ function serve<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]
   if (hold !== null) set.hold(spec, lane, hold);
 }
 
-/** Names tried in one look. */
+/** Names looked up at once. */
 const namesPerLook = 100;
 
-/** Makes the unit of a continuous spec, under the first free name from now on. */
+/** Creates the unit of a continuous work spec; its name is the first free one from the current time on. */
 function* generate<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]): Rule<void> {
   for (let from = set.now; ; from += namesPerLook) {
     const names = Array.from({ length: namesPerLook }, (_, i) => continuousName(from + i));
@@ -158,13 +158,13 @@ function* generate<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["sp
   set.setNextContinuous(spec, nextGeneration(spec.meta, set.now));
 }
 
-/** Gives units to workers wherever they stand; what was their attempt loses its lease. */
+/** Makes attempts for the given units, whatever their status; their previous attempts lose their leases. */
 export function makeAttempts<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   units: readonly Unit[],
   makes: readonly Make[],
 ): AttemptRow[] {
-  // rows are made at once: a unit may be given twice, and then the first attempt is over when the second is made
+  // build each row right away: a unit may be given twice, and its first attempt ends when the second is made
   return units.map((unit, i) => {
     const { worker = "", lifetimeMs = 0 } = makes[i] ?? {};
     return attemptRow(unit, begin(set, unit, worker, lifetimeMs));

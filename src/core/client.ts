@@ -1,6 +1,6 @@
 /**
- * The caller's side of any wire: all verbs over one function that sends a call. Requests are named so that they may be
- * sent twice, long waits are asked for in pieces, and a call whose answer was lost is sent again where that is safe.
+ * The client side of every wire: all verbs over one function that sends a call. Requests carry ids so that they may be sent
+ * twice, long waits are split into several calls, and a call whose answer was lost is sent again where that is safe.
  */
 import { backOffMs } from "./back-off.ts";
 import type { Random } from "./clock.ts";
@@ -11,7 +11,7 @@ import { hasEnded, type WorkUnitRow } from "./work-unit.ts";
 export interface OutgoingCall {
   readonly verb: Verb;
   readonly args: readonly unknown[];
-  /** How long the answer may take beyond the usual. */
+  /** How much longer than usual the answer may take. */
   readonly waitMs: number;
   /** Ends the wait. */
   readonly signal: AbortSignal | undefined;
@@ -26,18 +26,18 @@ export interface Link {
   readonly random: Random;
   /** How often a call is sent again, where that is safe. */
   readonly retries: number;
-  /** Before the second time; doubled each time, at most 5 s, with chance. */
+  /** The delay before the first retry; doubled each time, at most 5 s, with jitter. */
   readonly backoffMs: number;
-  /** Waits longer than this are asked for in pieces. */
+  /** Longer waits are split into several calls. */
   readonly longestWaitMs: number;
 }
 
-/** No answer came, or one that says that nothing was done and that another try may succeed. */
+/** No answer came, or the server answered that it cannot carry out the call now and that another try may succeed. */
 export class NoAnswer extends Error {
   override readonly name: string = "NoAnswer";
   /** Whether the request may have arrived. */
   readonly sent: boolean;
-  /** What to throw after the last try, where the server said it. */
+  /** The error that the server sent, if any: thrown after the last try. */
   readonly refusal: Error | undefined;
 
   constructor(message: string, sent: boolean, options: ErrorOptions & { refusal?: Error } = {}) {
@@ -53,7 +53,7 @@ export function verbsOver(link: Link): Verbs {
   return Object.fromEntries(calls) as unknown as Verbs;
 }
 
-/** The base of a client that is a class: its verbs are those over the link. */
+/** The base class of clients: implements the verbs over the link. */
 export const VerbClient = function (this: object, link: Link): void {
   Object.assign(this, verbsOver(link));
 } as unknown as new (link: Link) => Verbs;
@@ -77,7 +77,7 @@ async function wait(link: Link, verb: Verb, args: readonly unknown[]): Promise<u
   let left = options.waitMs ?? 0;
   for (;;) {
     const ended = signal?.aborted === true;
-    // Attempts that nobody waits for any more are given back by the server: none are asked for.
+    // do not ask again: the server gives back attempts whose caller has stopped waiting
     if (ended && verb === "requestAttempts") return [];
     const waitMs = ended ? 0 : left > link.longestWaitMs ? link.longestWaitMs : left;
     const call = {
@@ -87,12 +87,12 @@ async function wait(link: Link, verb: Verb, args: readonly unknown[]): Promise<u
       signal: ended ? undefined : signal,
     };
     const answer = await ask(link, call).catch((error: unknown) => {
-      // no room yet: the next piece of the wait is asked for
+      // no room yet: go on with the next call of the wait
       if (isCoordinateError(error, "queue_full") && left > waitMs && !ended) return [];
       throw error;
     });
-    // The wait was ended before its answer came: once more, without waiting. Messages that were taken meanwhile are
-    // answered to the same request id.
+    // The signal ended the wait before an answer came: ask once more, without waiting. The same request id gets the
+    // messages that were taken meanwhile.
     if (answer === null) continue;
     left -= waitMs;
     if (isEnough(verb, answer) || !(left > 0) || signal?.aborted === true) return answer;
@@ -104,7 +104,7 @@ const isEnough = (verb: Verb, answer: unknown): boolean =>
     ? (answer as (WorkUnitRow | null)[]).every(hasEnded)
     : (answer as unknown[]).length > 0;
 
-/** Null for a wait that its signal ended before an answer came. */
+/** Returns null when the signal ended the wait before an answer came. */
 async function ask(link: Link, call: OutgoingCall): Promise<unknown> {
   for (let tries = 0; ; tries++) {
     if (link.isClosed()) throw new CoordinateError("closed");

@@ -1,19 +1,22 @@
 /**
- * Time and chance, as arguments.
+ * Time and randomness, as arguments.
  *
- * Nothing below the edges reads a clock, sets a timer or draws a random number: whoever builds an engine passes
- * these in. Tests pass a clock that moves when told and a random source with a known seed, and become exact.
+ * The core never reads a clock, sets a timer or draws a random number by itself: the code that creates an engine passes
+ * these in. Tests pass a clock that they move and a random source with a known seed, and so are deterministic.
  */
 export interface Clock {
   /** Milliseconds since the Unix epoch. Never goes back. */
   now(): number;
   /** Resolves when `now()` has reached `time`, or at once when `signal` aborts. Never rejects. */
   waitUntil(time: number, signal?: AbortSignal): Promise<void>;
-  /** Calls `ring` when `now()` has reached `time`, unless what it returns is called before. See `alarm`. */
+  /** Calls `ring` when `now()` has reached `time`, unless the returned function is called before. See `alarm`. */
   at?(time: number, ring: () => void): () => void;
 }
 
-/** A clock's `at`, also of one that has none. For what is nearly always cancelled: a signal for each would cost more than all else. */
+/**
+ * The clock's `at`, or the same by `waitUntil` if it has none. For timers that are nearly always cancelled: an AbortSignal for each
+ * would cost more than all the rest.
+ */
 export function alarm(clock: Clock, time: number, ring: () => void): () => void {
   if (clock.at !== undefined) return clock.at(time, ring);
   const cancel = new AbortController();
@@ -26,13 +29,13 @@ export function alarm(clock: Clock, time: number, ring: () => void): () => void 
 /** A number from 0 (inclusive) to 1 (exclusive), as Math.random gives. */
 export type Random = () => number;
 
-/** Lets others have their turn: long work done in slices awaits this between them. */
+/** Yields to the event loop: long work awaits this between its slices. */
 export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** setTimeout takes at most 2^31-1 ms and fires at once above that; far times are waited for in steps. */
 const longestTimer = 0x7fffffff;
 
-/** The machine's clock. A wall clock that steps back is held still until time has caught up. */
+/** The machine's clock. When the wall clock steps back, `now` stands still until it has caught up. */
 export function systemClock(): Clock {
   let latest = 0;
   const now = (): number => {
@@ -68,7 +71,7 @@ export function systemClock(): Clock {
 
 export const systemRandom: Random = Math.random;
 
-/** A clock that moves only when told. `waitUntil` resolves when the time it waits for has been set. */
+/** A clock that moves only when a test moves it. `waitUntil` resolves when the time it waits for has been set. */
 export class ManualClock implements Clock {
   #now: number;
   readonly #waits = new Set<{ time: number; wake: () => void }>();
@@ -90,7 +93,7 @@ export class ManualClock implements Clock {
     for (const wait of [...this.#waits]) if (wait.time <= this.#now) wait.wake();
   }
 
-  /** How many callers wait for time to pass: lets a test know that a long poll has settled down. */
+  /** How many callers wait for time to pass: tells a test that a long poll has begun to wait. */
   get waiting(): number {
     return this.#waits.size;
   }

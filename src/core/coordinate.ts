@@ -1,8 +1,8 @@
 /**
- * Coordinate: everything that a person or a program may ask, as verbs. Batch in, rows out.
+ * Coordinate: every operation that a person or a program may request, as verbs. They take batches and return rows.
  *
- * The engine implements it over a store; a wire client implements it over a connection. A program does not know
- * which it talks to, and one conformance suite runs over all of them.
+ * The engine implements it over a store; a wire client implements it over a connection. Programs work with either, and
+ * one conformance suite tests all of them.
  *
  * Glossary
  *   namespace   keeps applications apart; the empty name is the default one
@@ -12,7 +12,7 @@
  *   worker      a process that asks for attempts
  *   claim       to take an available unit by making an attempt for it
  *   settle      to end an attempt: finish, fail, retry or expire it; to renew is to extend its lease
- *   queue       a durable list of messages, one for each end of a unit that named it
+ *   queue       a durable list of messages: each unit that names the queue appends one when it ends
  *   action      a record that many jobs share, by key
  *
  * Errors: a verb that cannot be carried out rejects with a `CoordinateError` and has changed nothing, unless its
@@ -54,14 +54,14 @@ export interface Coordinate {
   /** The settings of a namespace that does not exist are the defaults. */
   getNamespace(ns: string): Promise<NamespaceRow>;
   setNamespace(ns: string, settings: Partial<NamespaceSettings>): Promise<NamespaceRow>;
-  /** Deletes all that is in it. Deleting a namespace that does not exist is no error. */
+  /** Deletes everything in the namespace. Deleting a namespace that does not exist is no error. */
   deleteNamespace(ns: string): Promise<void>;
 
   // ---- work specs
 
   /**
-   * Creates work specs or replaces their data, all or none. Replacing resets the metadata to what the data
-   * derives, unless `keepMeta`. With `name`, refuses data that says another name.
+   * Creates work specs or replaces their data, all or none. Replacing resets the metadata to the values derived from
+   * the data, unless `keepMeta` is set. With `name`, refuses data with another name.
    */
   setWorkSpecs(
     ns: string,
@@ -71,17 +71,17 @@ export interface Coordinate {
   /** By name, in the order asked for, null where there is none. */
   getWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<(WorkSpecRow | null)[]>;
   listWorkSpecs(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<WorkSpecRow>>;
-  /** Answers the resulting metadata: `continuous` stays off for a spec that cannot be. */
+  /** Returns the resulting metadata: `continuous` stays off for a work spec that cannot be continuous. */
   setWorkSpecMeta(ns: string, ref: WorkSpecRef, change: WorkSpecMetaChange): Promise<WorkSpecMeta>;
-  /** With their units and attempts. Answers per name whether it was there. */
+  /** Deletes work specs with their units and attempts. Returns for each whether it existed. */
   deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<boolean[]>;
 
   // ---- work units
 
   /**
-   * Adds units, all or none. A unit that exists gets the new data and metadata; available, delayed, blocked and
-   * pending units go on where they stand, finished and failed ones become available again. `onConflict` says otherwise.
-   * A repeated `requestId` for the same work spec within ten minutes answers what the first call answered, and changes nothing.
+   * Adds units, all or none. An existing unit gets the new data and metadata; if it waits or is pending it goes on, if it
+   * has finished or failed it becomes available again. `onConflict` changes this. A repeated `requestId` for the same work
+   * spec within ten minutes returns the answer of the first call and changes nothing.
    */
   addWorkUnits(
     ns: string,
@@ -94,15 +94,14 @@ export interface Coordinate {
   /** In name order; 1,000 rows a page unless `limit` says otherwise. */
   listWorkUnits(ns: string, ref: WorkSpecRef, query?: WorkUnitQuery): Promise<Page<WorkUnitRow>>;
   /**
-   * How many of the selected units there are, by status. A selection of everything, or by statuses alone, is read from the
-   * counts; another is counted by looking at what it names, in slices when that is much.
+   * Counts the selected units by status. A selection of everything, or by statuses alone, reads stored counts; any other
+   * selection reads the units that it names, in slices if they are many.
    */
   countWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<Tally>;
   /**
-   * Waits until all of the named units have ended: finished, failed, or gone. Answers their rows in the order asked for, null
-   * where there is none: once that is so, or at the end of `waitMs`, or when the signal aborts, as they stand then. Without
-   * `waitMs` it does not wait. A unit that ended and was added again before anybody looked is waited for again. With `any`, one
-   * unit that has ended is enough.
+   * Waits until all of the named units have ended (finished, failed or deleted), `waitMs` has passed, or the signal aborts. Then
+   * returns their current rows in the order of `names`, null where there is none. Without `waitMs` it does not wait. A unit that
+   * ended and was added again before the wait noticed is waited for again. With `any`, one ended unit is enough.
    */
   awaitWorkUnits(
     ns: string,
@@ -110,14 +109,14 @@ export interface Coordinate {
     names: readonly string[],
     options?: AwaitOptions,
   ): Promise<(WorkUnitRow | null)[]>;
-  /** Sets or adjusts the priority of the selected units; answers how many. Goes in slices when they are many. */
+  /** Sets or adjusts the priority of the selected units, in slices if they are many; returns how many. */
   setWorkUnitPriorities(
     ns: string,
     ref: WorkSpecRef,
     selection: WorkUnitSelection,
     change: PriorityChange,
   ): Promise<number>;
-  /** Sets when the selected units may run, of those that wait: `notBefore` 0 is at once. Answers how many. */
+  /** Sets when those of the selected units that wait may run: `notBefore` 0 is at once. Returns how many. */
   setWorkUnitDelays(
     ns: string,
     ref: WorkSpecRef,
@@ -125,13 +124,13 @@ export interface Coordinate {
     notBefore: number,
   ): Promise<number>;
   /**
-   * Clears the active attempt of the selected units: they become available, their data reverts, the history stays,
-   * and their retries are counted anew. Units without an active attempt are not touched. Answers how many were.
+   * Clears the active attempt of the selected units: they become available with the data they were added with, keep their
+   * history, and their tries are counted anew. Units without an active attempt do not change. Returns how many were reset.
    */
   resetWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number>;
   /**
-   * Fails the selected units that have not ended, running ones included, with a traceback that says who did it and why. The worker of a
-   * running unit has lost it: its task is told, and cannot settle the unit any more. Answers how many were cancelled.
+   * Fails the selected units that have not ended, running ones included, with a traceback that says who cancelled them and why. The
+   * worker of a running unit loses it: its task is notified, and can no longer settle the unit. Returns how many were cancelled.
    */
   cancelWorkUnits(
     ns: string,
@@ -139,39 +138,39 @@ export interface Coordinate {
     selection: WorkUnitSelection,
     options?: CancelOptions,
   ): Promise<number>;
-  /** Deletes the selected units with their attempts; answers how many. Goes in slices when they are many. */
+  /** Deletes the selected units with their attempts, in slices if they are many; returns how many. */
   deleteWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number>;
 
   // ---- attempts
 
   /**
-   * Asks for work: attempts of one work spec, or none. With `waitMs`, waits that long for work to come.
-   * A repeated `requestId` within ten minutes answers those attempts of the first call that are still active.
+   * Claims work: returns attempts of one work spec, or none. With `waitMs`, waits up to that long for work.
+   * A repeated `requestId` within ten minutes returns those attempts of the first call that are still active.
    */
   requestAttempts(ns: string, request: AttemptRequest): Promise<AttemptRow[]>;
-  /** Makes attempts for given units, wherever they stand; what was their active attempt loses its lease. All or none. */
+  /** Makes attempts for the given units, whatever their status; their active attempts lose their leases. All or none. */
   makeAttempts(ns: string, requests: readonly AttemptMake[]): Promise<AttemptRow[]>;
   /**
-   * Finishes, fails, retries, expires and renews. `error` ends an attempt by the retry policy of its unit or work spec: the unit
-   * is tried again after the back-off, or fails. Each change by itself: answers per item, in order.
+   * Finishes, fails, retries, expires and renews attempts. `error` ends an attempt by the retry policy of its unit or work spec:
+   * the unit is tried again after the backoff, or fails. Changes are independent; returns one result per change, in order.
    */
   settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]>;
   getAttempts(ns: string, ids: readonly string[]): Promise<(AttemptRow | null)[]>;
   /** All attempts of a unit, in the order they were made. */
   listUnitAttempts(ns: string, ref: WorkSpecRef, unit: string): Promise<AttemptRow[]>;
   /**
-   * Keeps lines that tasks wrote: of each attempt the newest, 1,000 lines and 64 KiB at most. The lease stays as it is. Answers per
-   * item whether there is such an attempt. A settle or renew can carry lines, too.
+   * Stores log lines of tasks: the newest of each attempt, at most 1,000 lines and 64 KiB. Does not renew the lease. Returns for each
+   * item whether the attempt exists. A settle or renew can carry lines, too.
    */
   writeAttemptLogs(ns: string, logs: readonly AttemptLinesOf[]): Promise<boolean[]>;
-  /** What the tasks of these attempts wrote, in the order asked for; null where there is no such attempt. */
+  /** The log lines of these attempts, in the order of `ids`; null where there is no such attempt. */
   getAttemptLogs(ns: string, ids: readonly string[], query?: LogQuery): Promise<(AttemptLog | null)[]>;
-  /** `active`: those it holds now. `all`: every one it ever made, newest first. `children`: active ones of its children. */
+  /** `active`: the attempts it holds now. `all`: all it ever made, newest first. `children`: those that its children hold now. */
   listWorkerAttempts(ns: string, worker: string, query: WorkerAttemptQuery): Promise<Page<AttemptRow>>;
 
   // ---- workers
 
-  /** Check-ins and other changes, all or none; workers that are not known are created. Answers the resulting rows. */
+  /** Applies check-ins and other changes, all or none; creates unknown workers. Returns the resulting rows. */
   updateWorkers(ns: string, changes: readonly WorkerChange[]): Promise<WorkerRow[]>;
   getWorkers(ns: string, names: readonly string[]): Promise<(WorkerRow | null)[]>;
   listWorkers(ns: string, query?: WorkerQuery): Promise<Page<WorkerRow>>;
@@ -179,68 +178,68 @@ export interface Coordinate {
   // ---- queues of outcomes
 
   /**
-   * Takes messages out of a queue, in order; at most `max`, or none. With `waitMs`, waits that long for the first one. No
-   * message is given to two. A repeated `requestId` for the same queue within ten minutes answers what the first call
-   * was given, so that a lost answer loses nothing; a call that was given nothing is not remembered.
+   * Removes up to `max` messages from a queue and returns them in order. With `waitMs`, waits up to that long for the first
+   * one. Only one caller gets each message. A repeated `requestId` for the same queue within ten minutes returns the messages
+   * of the first call, so that a lost answer loses nothing; a call that got no messages is not remembered.
    */
   takeMessages(ns: string, queue: string, options?: TakeOptions): Promise<QueueMessage[]>;
   /** How many messages each queue has, in the order asked for; 0 for one that does not exist. */
   countMessages(ns: string, queues: readonly string[]): Promise<number[]>;
   /** The queues that have messages, in name order. */
   listQueues(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<QueueRow>>;
-  /** Removes all messages of a queue; answers how many. Goes in slices when they are many. */
+  /** Removes all messages of a queue, in slices if they are many; returns how many. */
   clearQueue(ns: string, queue: string): Promise<number>;
 
   // ---- actions
 
   /**
-   * Stores records, all or none; answers which were new. The same key with the same data again is no change; with other
-   * data it is refused with `name_exists`. Data is the same when its bytes are.
+   * Stores records, all or none; returns which were new. Storing a key again with the same data changes nothing; with other
+   * data it is refused with `name_exists`. Data is compared byte by byte.
    */
   putActions(ns: string, actions: readonly ActionInput[]): Promise<boolean[]>;
   /** By key, in the order asked for, null where there is none. */
   getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]>;
   /** In the order of keys. */
   listActions(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<ActionRow>>;
-  /** Answers per key whether it was there. */
+  /** Returns for each key whether it existed. */
   deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]>;
 
   // ---- batches
 
-  /** Makes batches, or changes what is given of them: what follows when they end, and that nothing more comes. */
+  /** Creates batches, or updates the given fields of existing ones; see `BatchInput`. */
   setBatches(ns: string, batches: readonly BatchInput[]): Promise<BatchRow[]>;
   /** By name, in the order asked for, null where there is none. */
   getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]>;
   /** In name order. */
   listBatches(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<BatchRow>>;
-  /** Forgets batches; their units stay. Answers per name whether it was there. */
+  /** Deletes batches; their units stay. Returns for each name whether it existed. */
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
   /**
-   * Cancels the units of a batch that have not ended, or has those that failed done again; answers how many. The units of batches
-   * that belong to it are its own. Goes in slices.
+   * `cancel` cancels the units of a batch that have not ended; `retry` resets those that failed. Includes the units of child
+   * batches. Works in slices; returns how many units changed.
    */
   changeBatch(ns: string, batch: string, action: BatchAction): Promise<number>;
 
   // ---- shared limits
 
-  /** Defines limits that work specs may refer to, or redefines them as a whole; others stay. */
+  /** Creates limits that work specs may refer to, or replaces them as a whole; other limits stay. */
   setLimits(ns: string, limits: readonly SharedLimitInput[]): Promise<SharedLimitRow[]>;
-  /** All of a namespace, in name order, with what runs under them. */
+  /** All limits of a namespace, in name order, with how many units run under them. */
   listLimits(ns: string): Promise<SharedLimitRow[]>;
-  /** Answers per name whether it was there. */
+  /** Returns for each name whether it existed. */
   deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]>;
 
-  // ---- looking in
+  // ---- inspecting
 
   /**
-   * The failed units of one work spec, or of all, in groups by what went wrong: work specs in name order, the largest group
-   * first. A work spec has at most 200 groups; what does not fit is in one of its own.
+   * The failed units of one work spec, or of all, grouped by error: work specs in name order, the largest group first. A work
+   * spec has at most 200 groups; further errors share one more group.
    */
   listFailures(ns: string, query?: FailureQuery): Promise<FailureRow[]>;
 
   /**
-   * The partitions of a work spec with units that wait, run or are to be tried again, and what holds each back. In name order; on
-   * PostgreSQL, names of more than 48 bytes go by their first 16. A work spec without a rule for partitions has none.
+   * The partitions of a work spec with units that wait, run or will be tried again, and what holds each back. In name order; PostgreSQL
+   * orders names of more than 48 bytes by their first 16 bytes. A work spec without a rule for partitions has none.
    */
   listPartitions(
     ns: string,
@@ -253,30 +252,30 @@ export interface Coordinate {
   /** Per work spec with available units, how long they have waited: see `WaitingSinceRow` for what is promised. */
   waitingSince(ns?: string): Promise<WaitingSinceRow[]>;
   /**
-   * What happened over time: of a namespace, of the work specs named, or of each. Kept in steps of 10 seconds for two hours, of a
-   * minute for a day, and of a quarter of an hour for a month. Counts are those of the daemons that keep records: a time when
-   * none ran has no points.
+   * Statistics over time, of a namespace, of the named work specs, or of every work spec. Kept in steps of 10 seconds for two hours,
+   * of a minute for a day, and of a quarter of an hour for a month. Only daemons that keep records are counted: a time when none
+   * ran has no points.
    */
   history(ns: string, query?: HistoryQuery): Promise<History>;
-  /** For every work spec, why this request would or would not be given work from it. */
+  /** Says for every work spec why this request would or would not get work from it. */
   explain(ns: string, request?: ScheduleRequest): Promise<Explained[]>;
 
   // ---- locks
 
-  /** All paths or none; answers what was refused, or null. */
+  /** Locks all paths or none; returns the refusal, or null when all were locked. */
   lock(ns: string, request: LockRequest): Promise<LockRefusal | null>;
-  /** Each path by itself, in order; answers which were granted. */
+  /** Locks each path on its own, in order; returns which were granted. */
   lockSome(ns: string, request: LockRequest): Promise<boolean[]>;
   renewLocks(ns: string, request: LockRequest): Promise<LockRefusal | null>;
   unlock(ns: string, request: Pick<LockRequest, "owner" | "paths">): Promise<LockRefusal | null>;
-  /** The owner of exactly each path, or null. */
+  /** The owner of each path, not counting locks above or below it; null when there is none. */
   readLocks(ns: string, paths: readonly LockPath[]): Promise<(string | null)[]>;
   /** The locks that are held at and below a path, in the order of their labels. */
   listLocks(ns: string, query?: LockQuery): Promise<Page<Lock>>;
   /** Releases everything at and below a path, whoever holds it. */
   clearLocks(ns: string, path: LockPath): Promise<void>;
 
-  /** Gives back what it holds. Who waits for work is answered with none; later calls are refused with `closed`. Idempotent. */
+  /** Releases its resources. Callers that wait for work get none; later calls are refused with `closed`. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -288,7 +287,7 @@ export interface WorkSpecInput {
 
 export interface SetWorkSpecOptions {
   keepMeta?: boolean;
-  /** A known key that is newer than the Go and Python clients, and is not of its kind, is taken for the user's own data. */
+  /** Takes a known key of the wrong type for the user's own data, if the key is newer than the Go and Python clients. */
   lenient?: boolean;
 }
 
@@ -298,7 +297,7 @@ export interface RequestOptions {
 }
 
 export interface AddWorkUnitsOptions extends RequestOptions, WaitOptions {
-  /** For units that do not say it themselves. */
+  /** For units that do not set their own. */
   onConflict?: ConflictPolicy;
   /** How long to wait for room in a work spec with `max_waiting`; 0 when absent. Then `queue_full`. */
   waitMs?: number;
@@ -306,12 +305,12 @@ export interface AddWorkUnitsOptions extends RequestOptions, WaitOptions {
 
 export interface WaitOptions {
   waitMs?: number;
-  /** Ends the wait, which is then answered as at its end. */
+  /** Ends the wait early: the call returns as if `waitMs` had passed. */
   signal?: AbortSignal;
 }
 
 export interface AwaitOptions extends WaitOptions {
-  /** Do not wait for all of them: one that has ended is enough. */
+  /** Do not wait for all units: one that has ended is enough. */
   any?: boolean;
 }
 
@@ -340,7 +339,7 @@ export interface AttemptRequest extends ScheduleRequest, RequestOptions {
   /** How long the lease is; 15 minutes when absent or 0. */
   lifetimeMs?: number;
   waitMs?: number;
-  /** Ends the wait. A wait that was ended answers with no attempts. */
+  /** Ends the wait early: the call returns no attempts. */
   signal?: AbortSignal;
 }
 
@@ -359,7 +358,7 @@ export interface WorkerAttemptQuery {
 
 export interface LockRequest {
   owner: string;
-  /** A minute when absent or 0; at most 1,000,000 seconds; below 0 the lock is taken and has already passed. */
+  /** A minute when absent or 0; at most 1,000,000 seconds; below 0 the lock is granted but has already expired. */
   timeoutMs?: number;
   paths: readonly LockPath[];
 }

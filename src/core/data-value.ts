@@ -1,12 +1,12 @@
 /**
- * The words of data.
+ * The types of data.
  *
  *   data        a dictionary that belongs to a work spec, work unit or attempt; opaque to everyone but its user
  *   JsonText    data as it arrived on a JSON wire: the text itself, so that 1.0 and long integers stay as written
  *   CborBytes   data as it arrived on a CBOR wire: the bytes themselves
- *   DataValue   what decoding data gives: JSON's values, and what Python sends besides
+ *   DataValue   decoded data: JSON's values, and the other types that Python sends
  *
- * The brands are given in `data.ts` only. Who holds a `Data` holds a well-formed object within the limits.
+ * `data.ts` makes the branded types: a `Data` is a well-formed object within the limits.
  */
 import { Buffer } from "node:buffer";
 import { CoordinateError } from "./errors.ts";
@@ -18,7 +18,7 @@ export type JsonText = string & { readonly [json]: true };
 export type CborBytes = Uint8Array & { readonly [cbor]: true };
 export type Data = JsonText | CborBytes;
 
-/** A `Float` occurs only in what was decoded with `precise`, or was put there to be encoded. */
+/** A `Float` occurs only in data decoded with `precise`, or in values to be encoded. */
 export type DataValue =
   null | boolean | number | bigint | string | Uint8Array | Float | Uuid | DataValue[] | DataObject;
 
@@ -27,7 +27,7 @@ export interface DataObject {
   [key: string]: DataValue;
 }
 
-/** A number that is a floating-point one even where its value is integral: Python tells 1.0 from 1. */
+/** A number that is a float even if its value is integral: Python distinguishes 1.0 from 1. */
 export class Float {
   readonly value: number;
 
@@ -60,7 +60,7 @@ export class Tuple<Item = DataValue> extends Array<Item> {
 
 const uuidText = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
-/** Any 16 bytes; variant and version are not looked at, as Python does not. */
+/** Any 16 bytes; variant and version are not checked, as in Python. */
 export class Uuid {
   readonly bytes: Uint8Array;
 

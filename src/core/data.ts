@@ -1,11 +1,11 @@
 /**
  * Data dictionaries: made here, carried opaquely everywhere else.
  *
- * Data keeps the encoding it arrived in, JSON text or CBOR bytes, so that what goes in through one wire comes out of
- * the same wire unchanged, key order and 1.0 included. It is decoded only where somebody looks into it, and
- * translated only for a reader on the other wire.
+ * Data keeps the encoding it arrived in, JSON text or CBOR bytes, so that it leaves through the same wire unchanged, key
+ * order and 1.0 included. It is decoded only where its content is needed, and translated only for a reader on the other
+ * wire.
  *
- * Only `jsonData`, `cborData` and `encodeData` make data out of something else, and they refuse with `bad_data` or
+ * `jsonData`, `cborData` and `encodeData` make data out of other values, and refuse bad ones with `bad_data` or
  * `too_large`; the functions that take a `Data` rely on that and do not fail.
  */
 import { Buffer } from "node:buffer";
@@ -24,9 +24,9 @@ export type { CborBytes, Data, DataObject, DataValue, JsonText } from "./data-va
 export { Float, Tuple, Uuid } from "./data-value.ts";
 
 export interface DataLimits {
-  /** In the encoding it is carried in; JSON text counts as UTF-8. */
+  /** In the encoding of the data; JSON text counts as UTF-8. */
   readonly maxBytes?: number;
-  /** Objects and arrays inside one another; an object of scalars is 1 deep. Never more than 1,024, for the stack. */
+  /** Nested objects and arrays; an object of scalars is 1 deep. Never more than 1,024, to protect the stack. */
   readonly maxDepth?: number;
 }
 
@@ -56,19 +56,19 @@ export function cborData(bytes: Uint8Array, limits: DataLimits = defaultDataLimi
 }
 
 /**
- * For stores: data that an earlier process made with one of the others and wrote down. It is not checked again; what
- * comes from anywhere else must not pass through here.
+ * For stores: data that was made by one of the functions above and read back from storage. It is not checked again, so
+ * input from any other source must not pass through here.
  */
 export function storedData(raw: string | Uint8Array): Data {
   return raw as Data;
 }
 
 /**
- * Data from JavaScript values: JSON text when that says everything, else CBOR.
+ * Data from JavaScript values: JSON text if that loses nothing, else CBOR.
  *
- * As JSON.stringify, `toJSON` is honoured (it must answer the same when asked twice), keys of undefined value are left
- * out, undefined in an array is null. Beyond it: `Tuple`, `Uuid`, `Float`, bigint, Uint8Array (Buffer too), NaN,
- * infinities, -0 and Map keep their meaning, by way of CBOR. Functions, symbols, sets and other binary views are
+ * As in JSON.stringify, `toJSON` is called (it must return the same when called twice), keys with an undefined value are
+ * left out, undefined in an array becomes null. In addition, `Tuple`, `Uuid`, `Float`, bigint, Uint8Array (Buffer too),
+ * NaN, infinities, -0 and Map keep their meaning, by way of CBOR. Functions, symbols, sets and other binary views are
  * refused, as are values that contain themselves.
  */
 export function encodeData(value: unknown, limits: DataLimits = defaultDataLimits): Data {
@@ -88,10 +88,7 @@ export function encodeData(value: unknown, limits: DataLimits = defaultDataLimit
   return bytes as CborBytes;
 }
 
-/**
- * Whether JSON.stringify tells all there is to tell. Anything doubtful is left to the CBOR writer, which names what it
- * must refuse.
- */
+/** Whether JSON.stringify loses nothing. Doubtful values are left to the CBOR writer, whose errors name what it refuses. */
 function isPlain(value: unknown, key: string, depthLeft: number): boolean {
   switch (typeof value) {
     case "string":
@@ -107,7 +104,7 @@ function isPlain(value: unknown, key: string, depthLeft: number): boolean {
   }
 }
 
-/** Integers beyond 2^53 have no point in JSON text and would be read back as bigint. */
+/** Integers beyond 2^53 are written without a decimal point and would be read back as bigint. */
 function isPlainNumber(value: number): boolean {
   if (Number.isSafeInteger(value)) return value !== 0 || !Object.is(value, -0);
   return Number.isFinite(value) && (!Number.isInteger(value) || Math.abs(value) >= 1e21);
@@ -124,7 +121,7 @@ function isPlainObject(value: object, key: string, depthLeft: number): boolean {
     return true;
   }
   const object = value as Readonly<Record<string, unknown>>;
-  // for-in makes no list of the keys, as Object.keys does
+  // for-in avoids the list of keys that Object.keys makes
   for (const name in object) {
     if (Object.hasOwn(object, name) && !isPlain(object[name], name, depthLeft - 1)) return false;
   }
@@ -144,8 +141,8 @@ function isSpecial(value: object): boolean {
 }
 
 /**
- * The values of data. Integers that a number cannot hold are bigint. With `precise`, floats whose value is integral
- * are `Float`, so that encoding again gives floats. Repeated keys: the last one counts.
+ * Decodes data. Integers that a number cannot hold become bigint. With `precise`, floats whose value is integral
+ * become `Float`, so that encoding them again gives floats. Of repeated keys, the last one counts.
  */
 export function decodeData(data: Data, options: { readonly precise?: boolean } = {}): DataObject {
   const precise = options.precise ?? false;
@@ -156,8 +153,8 @@ export function decodeData(data: Data, options: { readonly precise?: boolean } =
 }
 
 /**
- * Data for a reader on a JSON wire. Numbers are never changed. What JSON has no form for becomes the nearest thing
- * (byte strings text, or base64 with a mark where they are not UTF-8; tuples arrays, UUIDs text, NaN null), and `lossless` is false.
+ * Data for a reader on a JSON wire. Numbers are never changed. Values that JSON cannot express are converted (byte strings to text, or
+ * to base64 with a mark if they are not UTF-8; tuples to arrays, UUIDs to text, NaN to null), and then `lossless` is false.
  */
 export function dataToJson(data: Data): { text: string; lossless: boolean } {
   return typeof data === "string" ? { text: data, lossless: true } : cborToJson(data, 0);
@@ -166,8 +163,8 @@ export function dataToJson(data: Data): { text: string; lossless: boolean } {
 const mark = "$cbor";
 
 /**
- * JSON for people that comes back as it was: data that JSON has no form for has one more key, `$cbor`, with all of it in
- * base64. `dataFromMarked` reads it.
+ * JSON for people that converts back without loss: data that JSON cannot express gets one more key, `$cbor`, with the whole
+ * data in base64. `dataFromMarked` reads it.
  */
 export function dataToMarkedJson(data: Data): string {
   const { text, lossless } = dataToJson(data);
@@ -176,7 +173,7 @@ export function dataToMarkedJson(data: Data): string {
   return jsonWith(text as JsonText, mark, whole);
 }
 
-/** The data of an object, or the data that it was written from. Throws `bad_data` when it was changed since. */
+/** The data of an object: restored from its `$cbor` key if it has one. Throws `bad_data` if the other keys were changed since. */
 export function dataFromMarked(value: Readonly<Record<string, unknown>>): Data {
   if (!Object.hasOwn(value, mark)) return encodeData(value);
   const { [mark]: whole, ...rest } = value;
@@ -192,8 +189,8 @@ export function dataFromMarked(value: Readonly<Record<string, unknown>>): Data {
 }
 
 /**
- * Data for a reader on a CBOR wire: 1.0 is a float and 1 an integer, key order is kept; of a repeated key the last
- * value is kept. Text with an escaped lone surrogate, which UTF-8 cannot say, becomes bytes: by the rule of names, else with three for it.
+ * Data for a reader on a CBOR wire: 1.0 is a float and 1 an integer, key order is kept; of a repeated key the last value is kept.
+ * Text with an escaped lone surrogate, which UTF-8 cannot express, becomes bytes: by the rule of names, else three for the surrogate.
  */
 export function dataToCbor(data: Data): Uint8Array {
   if (typeof data !== "string") return data;
@@ -205,7 +202,7 @@ export function dataByteLength(data: Data): number {
   return typeof data === "string" ? Buffer.byteLength(data, "utf8") : data.length;
 }
 
-/** The text (or, by the rule of names, the bytes) of one top-level key; null when it is absent or something else. */
+/** The text of one top-level key (bytes become text by the rule of names); null when it is absent or of another type. */
 export function dataGetText(data: Data, key: string): string | null {
   const value = rawMember(data, key);
   return value === null ? null : rawText(value);
@@ -266,7 +263,7 @@ function cborWith(data: CborBytes, key: string, given: string | number): CborByt
   return new Uint8Array(Buffer.concat(pieces)) as CborBytes;
 }
 
-/** The map with one more entry at its end: a new head, or before the break. */
+/** The map with one more entry at its end: with a new head, or inserted before the break. */
 function withEntry(data: CborBytes, key: Uint8Array, value: Uint8Array): Uint8Array[] {
   const count = cborItemCount(data, 0);
   if (count === null) return [data.subarray(0, data.length - 1), key, value, data.subarray(data.length - 1)];
@@ -293,7 +290,7 @@ function checkSize(bytes: number, limits: DataLimits): void {
     throw new CoordinateError("too_large", `data of ${bytes} bytes, the limit is ${maxBytes}`);
 }
 
-/** Of what is an object to JavaScript and none as data, such as a date, the class. */
+/** Describes a value; a JavaScript object that is no data object, such as a date, by its class. */
 function describeClass(value: unknown): string {
   const plain = describeValue(value);
   return plain === "an object" ? `a ${(value as object).constructor.name}` : plain;

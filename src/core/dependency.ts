@@ -1,13 +1,13 @@
 /**
- * Dependencies: a unit may wait for others. `hard` fails with them, `soft` runs after they end either way.
- * Until then it is blocked; whoever settles the last of them lets it go in the same step. A dependency that was met
- * stays met, also when that unit is added again, reset or deleted; one that is not is judged by where it stands.
+ * Dependencies: a unit may wait for other units. With `hard` it fails if they fail, with `soft` it runs after they end either
+ * way. Until then it is blocked; the transaction that ends the last of them unblocks it. A met dependency stays met, even when
+ * that unit is added again, reset or deleted; an unmet one is judged by the unit's current status.
  */
 import type { WorkUnitStatus } from "./work-unit.ts";
 
 export type DependencyKind = "hard" | "soft";
 
-/** `open`: still to wait for. `met`: waited for long enough. `broken`: it will never be met. */
+/** `open`: has not ended yet. `met`: no longer to wait for. `broken`: will never be met. */
 export type DependencyState = "open" | "met" | "broken";
 
 /** A null status is a unit that was deleted before it ended. */
@@ -17,7 +17,7 @@ export function dependencyState(kind: DependencyKind, status: WorkUnitStatus | n
   return "open";
 }
 
-/** The traceback of a unit that fails because what it waits for did. */
+/** The traceback of a unit that fails because a dependency failed or was deleted. */
 export function brokenDependency(workSpec: string, workUnit: string, status: WorkUnitStatus | null): string {
   return `dependency ${workUnit} of work spec ${workSpec} ${status === null ? "was deleted" : "failed"}`;
 }

@@ -1,4 +1,4 @@
-/** A value as a message shows it: its kind, or itself when it is short. */
+/** Describes a value in a message: by its kind, or by the value itself when it is short. */
 export function describeValue(value: unknown): string {
   if (value === null || value === undefined) return String(value);
   if (Array.isArray(value)) return "a list";

@@ -1,7 +1,7 @@
 /**
- * Waiting for units to end. Whoever waits looks at the units, and in the same step begins to watch those that go on; then it sleeps until
- * the last of them was said to have ended, and looks once more: a wait for a thousand units costs two looks, not a thousand. Where a
- * store cannot begin to watch in the step in which it reads, what goes on is looked at again once it is watched.
+ * Waits for units to end. A wait reads the units and, in the same step, begins to watch those that have not ended. It sleeps until the
+ * store has reported the end of the last one, then reads once more: a wait for a thousand units costs two reads, not a thousand. If a
+ * store cannot begin to watch in the step in which it reads, the open units are read again once they are watched.
  */
 import type { Clock } from "./clock.ts";
 import { isCoordinateError } from "./errors.ts";
@@ -14,14 +14,14 @@ export interface EndWait {
   ns: string;
   workSpec: WorkSpecRef;
   names: readonly string[];
-  /** The first end is enough. */
+  /** One ended unit is enough. */
   any: boolean;
   deadline: number;
-  /** Ends the wait; they are looked at once more. */
+  /** Ends the wait, after one more read. */
   signal: AbortSignal | undefined;
 }
 
-/** Looked at in one call of the store. */
+/** Most units read in one call of the store. */
 const maxAtOnce = 5000;
 
 type Rows = Map<string, WorkUnitRow | null>;
@@ -34,7 +34,7 @@ const namesOf = (rows: readonly WorkUnitRow[]): string[] => rows.map(({ name }) 
 export class EndWaits {
   readonly #store: Store;
   readonly #clock: Clock;
-  /** Where the store cannot tell, or what it told was lost, units are looked at this often. */
+  /** How often units are read without a notification: the store may send none, or one may get lost. */
   readonly #pollMs: number;
   readonly #asleep = new Set<Watch>();
   /** By namespace and work spec. */
@@ -51,7 +51,7 @@ export class EndWaits {
     return this.#asleep.size;
   }
 
-  /** Nobody waits any longer: each is answered with what was seen last. */
+  /** Ends all waits: each caller gets the rows that were read last. */
   stop(): void {
     this.#stopped = true;
     for (const watch of this.#asleep) watch.wake();
@@ -59,14 +59,14 @@ export class EndWaits {
 
   async wait({ ns, workSpec, names, any, deadline, signal }: EndWait): Promise<(WorkUnitRow | null)[]> {
     const rows: Rows = new Map();
-    /** Those that go on. */
+    /** Units that have not ended. */
     let open: WorkUnitRow[] = [];
     const look = async (asked: readonly string[], watch: Watch | null): Promise<void> => {
       try {
         const found = await this.#look(ns, workSpec, asked, watch);
         for (const name of asked) rows.set(name, found.get(name) ?? null);
       } catch (error) {
-        // not there at first is the caller's mistake; later it was deleted, and its units are gone
+        // missing at the first read is the caller's mistake; later, the work spec was deleted with its units
         if (rows.size === 0 || !isCoordinateError(error, "no_such_work_spec", "gone")) throw error;
         for (const name of asked) rows.set(name, null);
       }
@@ -99,8 +99,8 @@ export class EndWaits {
   }
 
   /**
-   * Looks of all who wait for units of one work spec go together: while one is under way those who come gather for the next.
-   * A thousand who begin to wait at once, or are woken at once, are two calls of the store and not a thousand.
+   * Merges the reads of all waits for units of one work spec: requests that arrive during a read share the next one. A
+   * thousand waits that begin or wake up at the same time cost two calls of the store, not a thousand.
    */
   async #look(
     ns: string,
@@ -133,7 +133,7 @@ export class EndWaits {
     const rows: Rows = new Map();
     const keep = (some: readonly string[], found: readonly (WorkUnitRow | null)[]): void =>
       some.forEach((name, i) => rows.set(name, found[i] ?? null));
-    // what is read in several steps is not watched by any of them
+    // units that are read in several calls are not watched in the step that reads them
     const seen =
       names.length > maxAtOnce
         ? undefined
@@ -141,7 +141,7 @@ export class EndWaits {
             keep(names, found);
             for (const one of asked) one.watch?.begin(one.names.map((name) => rows.get(name)).filter(isOpen));
           };
-    // also for no names at all: that there is no such work spec is told then, too
+    // make one call even without names, so that a missing work spec is reported
     for (let from = 0; from === 0 || from < names.length; from += maxAtOnce) {
       const some = names.slice(from, from + maxAtOnce);
       keep(some, await this.#store.getWorkUnits(ns, workSpec, some, this.#clock.now(), seen));
@@ -149,7 +149,7 @@ export class EndWaits {
     return rows;
   }
 
-  /** Until what is watched has ended, the time has passed, or the wait is ended. */
+  /** Sleeps until the watched units have ended, the deadline or the next poll has come, or the signal aborts. */
   async #sleep(watch: Watch, deadline: number, signal: AbortSignal | undefined): Promise<void> {
     const wake = (): void => watch.wake();
     signal?.addEventListener("abort", wake);
@@ -160,12 +160,12 @@ export class EndWaits {
   }
 }
 
-/** Some units, from a look at them until the next one. It is woken when they have ended. */
+/** Watches units from one read to the next. It is woken when they have ended. */
 class Watch extends Sleeper {
   readonly #watches: Watchable;
   readonly #ns: string;
   readonly #any: boolean;
-  /** Of those that are watched, which were not said to have ended. */
+  /** The ids of watched units whose end has not been reported. */
   #left = new Set<number>();
   #stop: (() => void) | null = null;
 
@@ -180,7 +180,7 @@ class Watch extends Sleeper {
     return this.#stop !== null;
   }
 
-  /** Again when a store reads again: what was read before does not count. */
+  /** Called again when a store repeats its read: only the last read counts. */
   begin(units: readonly WorkUnitRow[]): void {
     this.end();
     const ids = units.map(({ id }) => id);
@@ -192,8 +192,8 @@ class Watch extends Sleeper {
   }
 
   /**
-   * Waits for these alone: of others, which ended before they were watched, nothing will be told. False when one of these was said to have
-   * ended: it was added again, and must be watched anew.
+   * Waits for these units only: others ended before they were watched, and will not be reported. Returns false if the end of one of
+   * these has been reported: it was added again since, and must be watched anew.
    */
   narrow(open: readonly WorkUnitRow[]): boolean {
     if (open.some(({ id }) => !this.#left.has(id))) return false;

@@ -1,7 +1,7 @@
 /**
- * The engine: all policy, written once, over any store. It checks what comes in, chooses what to hand out, turns
- * spans into times, and cuts long work into slices. It keeps no state but who waits: any number of engines may
- * share one store.
+ * The engine: all policy, written once, over any store. It checks input, chooses what to hand out, turns durations
+ * into times, and splits long work into slices. It keeps no state but waiting callers and caches: any number of
+ * engines may share one store.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import {
@@ -136,28 +136,28 @@ import { desiredStates, type WorkerChange, type WorkerQuery, type WorkerRow } fr
 export interface EngineOptions {
   clock?: Clock;
   random?: Random;
-  /** One unit's data at most; 16 MiB. */
+  /** Most bytes of one data object; default 16 MiB. */
   maxDataBytes?: number;
-  /** Items of one call at most; 100,000. */
+  /** Most items of one call; default 100,000. */
   maxItems?: number;
-  /** How often those who wait look for themselves: a second where the store cannot tell, else a safety net. */
+  /** How often waiting callers poll; default a second, or a minute, as a safety net, over a store with watches. */
   pollMs?: number;
-  /** Inactive workers are forgotten after this long; 7 days. */
+  /** Inactive workers are deleted after this long; default 7 days. */
   workerRetentionMs?: number;
-  /** Whether it keeps records of what happens through it; yes. See `history`. */
+  /** Whether the engine records statistics of its operations; default true. See `history`. */
   history?: boolean;
-  /** Work specs of these runtimes may not be set; those that are there already are left as they are. */
+  /** Setting work specs of these runtimes is refused; existing ones stay. */
   refusedRuntimes?: readonly string[];
 }
 
-/** Units looked at in one step of a long change: small enough that nobody else waits long. */
+/** Units processed in one slice of a long operation: small enough that other calls do not wait long. */
 const slice = 2000;
-/** How often a producer looks whether there is room. */
+/** How often a waiting producer checks whether there is room. */
 const roomMs = 100;
 const defaultPage = 1000;
-/** A larger limit is taken for this one: there is another page, and nobody's memory is at the caller's mercy. */
+/** Larger limits are cut to this: the rest is on the next page, and no caller can exhaust the memory. */
 const largestPage = 100_000;
-/** So long a worker is taken to be known. */
+/** How long a registered worker is not registered again. */
 const knownWorkerMs = 60_000;
 const requestMemoryMs = 10 * 60 * 1000;
 
@@ -177,7 +177,7 @@ export class Engine implements Coordinate {
   readonly #breakerWatchers = new Set<(event: BreakerEvent) => void>();
   readonly #stopListening: () => void;
   #closed = false;
-  /** When workers were last registered: saves a write for each request that finds nothing. */
+  /** When workers were last registered: saves a write for each request that finds no work. */
   readonly #known = new Map<string, number>();
 
   constructor(store: Store, options: EngineOptions = {}) {
@@ -233,7 +233,7 @@ export class Engine implements Coordinate {
     if (found) await this.#purge();
   }
 
-  /** Takes away the rows of what was deleted. */
+  /** Removes the rows of deleted namespaces and work specs. */
   async #purge(): Promise<void> {
     while (!(await this.#store.purge(slice, this.#clock.now())).done) await nextTurn();
   }
@@ -259,7 +259,7 @@ export class Engine implements Coordinate {
         );
       if (input.name !== undefined && input.name !== name) throw new CoordinateError("changed_name");
       const keep = options.keepMeta ?? false;
-      // many a program sets its work specs whenever it starts: only what made a difference is a mark in the history
+      // many programs set their work specs at every start: mark only real changes in the history
       const reset = (old: WorkSpecMeta | null): WorkSpecMeta => {
         const made = withAging(old, withRuns(old, resetMeta(old, meta, keep), now), now);
         if (JSON.stringify(made) === JSON.stringify(old)) changed.delete(name);
@@ -341,7 +341,7 @@ export class Engine implements Coordinate {
     return waitMs === 0 ? add() : this.#addWithRoom(namespace, name, add, now + waitMs, options.signal);
   }
 
-  /** Adds when there is room, one caller of a work spec after the other; throws `queue_full` when there was none in time. */
+  /** Adds when there is room, one caller of a work spec after the other; throws `queue_full` if there is none before the deadline. */
   async #addWithRoom(
     ns: string,
     spec: string,
@@ -356,7 +356,7 @@ export class Engine implements Coordinate {
       } catch (error) {
         if (!isCoordinateError(error, "queue_full")) throw error;
         full = error;
-        // claims make room and tell nobody
+        // claims make room without a notification, so poll
         return { found: null, again: this.#clock.now() + roomMs };
       }
     };
@@ -535,10 +535,10 @@ export class Engine implements Coordinate {
     return found ?? [];
   }
 
-  /** A worker is created by its first request, also when that finds nothing; who is known is not looked up again. */
+  /** Registers a worker at its first request, even if that finds no work. A recently registered worker is not written again. */
   async #know(ns: string, worker: string, now: number): Promise<void> {
     const key = `${ns}\u0000${worker}`;
-    // another daemon may have forgotten it since
+    // entries are trusted for `knownWorkerMs` only: another daemon may have deleted the worker since
     if ((this.#known.get(key) ?? -Infinity) > now - knownWorkerMs) return;
     await this.#store.putWorkers(ns, [{ name: worker }], now);
     if (this.#known.size >= 10_000) this.#known.clear();
@@ -568,7 +568,7 @@ export class Engine implements Coordinate {
     const namespace = this.#ns(ns);
     const settles: Settle[] = [];
     const logs: LogWrite[] = [];
-    // a name that was never handed out cannot be looked up: it is answered in its place
+    // malformed ids cannot be looked up: their answers are inserted at their positions
     const unknown: { at: number; answer: AttemptChanged }[] = [];
     this.#requests.items("changes", changes, (change, i) => {
       const settle = this.#requests.change(change, this.#random, now);
@@ -578,7 +578,7 @@ export class Engine implements Coordinate {
       const log = this.#requests.log(change.attempt, change.log, now);
       if (log !== null) logs.push(log);
     });
-    // before the end that they belong to: who sees that an attempt has ended sees all that it wrote
+    // logs first: a reader who sees that an attempt has ended sees all its lines
     if (logs.length > 0 && !done.logs) await this.#store.writeLogs(namespace, logs);
     done.logs = true;
     const answers = settles.length === 0 ? [] : await this.#store.settle(namespace, settles, now);
@@ -787,10 +787,10 @@ export class Engine implements Coordinate {
     return count;
   }
 
-  /** The batch and all that belong to it, the innermost first: when they have ended, the outer one does. */
+  /** The batch and all batches inside it, innermost first: an outer batch ends after its inner ones. */
   async #batchesIn(ns: string, batch: string): Promise<string[]> {
     const found = new Set([batch]);
-    // level by level; one that belongs to itself by others is there once
+    // level by level; a batch in a cycle of parents is included once
     for (let level = [batch]; level.length > 0;) {
       const inner = await this.#store.innerBatches(this.#ns(ns), level);
       level = inner.filter((name) => !found.has(name));
@@ -799,7 +799,7 @@ export class Engine implements Coordinate {
     return [...found].reverse();
   }
 
-  // ---- looking in
+  // ---- inspecting
 
   async listFailures(ns: string, query: FailureQuery = {}): Promise<FailureRow[]> {
     const namespace = this.#ns(ns);
@@ -894,7 +894,7 @@ export class Engine implements Coordinate {
 
   // ---- housekeeping
 
-  /** One bounded piece of housekeeping; whoever runs an engine calls it every second or so, and again while there is more. */
+  /** Does a bounded piece of housekeeping. The host of an engine calls it every second or so, and again while `more` is set. */
   async sweep(units = slice): Promise<Swept> {
     this.#open();
     const now = this.#clock.now();
@@ -910,13 +910,13 @@ export class Engine implements Coordinate {
     return { ...swept, more: swept.more || !done };
   }
 
-  /** Calls back when the breaker of a work spec trips or closes through this engine. Returns how to stop. */
+  /** Calls back when the breaker of a work spec trips or closes through this engine. Returns a function that stops this. */
   watchBreakers(tell: (event: BreakerEvent) => void): () => void {
     this.#breakerWatchers.add(tell);
     return () => this.#breakerWatchers.delete(tell);
   }
 
-  /** How many units were late through this engine: they went first from then on, or failed. */
+  /** How many units this engine found late: past their deadline, and moved to the front, or past `expires`, and failed. */
   get late(): number {
     return keepsHistory(this.#store) ? this.#store.happened.late : 0;
   }
@@ -934,10 +934,10 @@ export class Engine implements Coordinate {
     this.#messageWaiters.stop();
     this.#ends.stop();
     try {
-      // what happened in the step under way
+      // write the history step that is not over yet
       await this.#recorder?.record(this.#clock.now(), true);
     } catch {
-      // a store that cannot be written any more must still be closed, and ten seconds of statistics are no loss
+      // a store that can no longer be written must still be closed, and ten seconds of statistics are no loss
     }
     await this.#store.close();
   }

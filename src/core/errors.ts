@@ -5,7 +5,7 @@
  * Anything that is not a `CoordinateError` is a bug: it is logged, answered as `internal`, and work goes on.
  */
 const table = {
-  // what was asked makes no sense: nothing was changed
+  // the request is invalid: nothing was changed
   bad_argument: [400, "Bad argument {}"],
   bad_name: [400, "Bad name: {}"],
   bad_data: [400, "Bad data: {}"],
@@ -18,19 +18,19 @@ const table = {
   dependency_cycle: [422, "Dependencies form a cycle: {}"],
   worker_cycle: [422, "Worker parents form a cycle: {}"],
   too_large: [413, "Too large: {}"],
-  // what was asked for is not there
+  // the requested object does not exist
   no_such_namespace: [404, "No such namespace {}"],
   no_such_work_spec: [404, "No such work spec {}"],
   no_such_work_unit: [404, "No such work unit {}"],
   no_such_attempt: [404, "No such attempt {}"],
   no_such_worker: [404, "No such worker {}"],
   gone: [410, "Object no longer exists"],
-  // what was asked for may not happen now
+  // the request conflicts with the current state
   not_pending: [409, "Attempt is not pending"],
   lost_lease: [409, "No longer the active attempt"],
   name_exists: [409, "Name exists already: {}"],
   queue_full: [429, "Queue is full: {}"],
-  // the system cannot answer now
+  // the server cannot carry out the request
   unavailable: [503, "Not available: {}"],
   unknown_outcome: [503, "The outcome is not known: {}"],
   no_space: [507, "No space left: {}"],
@@ -59,8 +59,8 @@ export class CoordinateError extends Error {
 }
 
 /**
- * A store had to wait for others, and did nothing: the time that it was given is no longer the time. The engine asks again
- * with another, until it has waited for `limitMs` in all; then it is an error like any other.
+ * A store had to wait for other transactions, so that the `now` it was given is out of date, and did nothing. The engine tries
+ * again with the current time until it has waited for `limitMs` in all; then this is an error like any other.
  */
 export class WaitedError extends CoordinateError {
   readonly waitedMs: number;
@@ -79,10 +79,10 @@ export function isErrorCode(text: string): text is ErrorCode {
   return Object.hasOwn(table, text);
 }
 
-/** Whether it is an error of this library: one of these codes where any are given. */
+/** Whether it is a `CoordinateError`, with one of these codes if any are given. */
 export function isCoordinateError(error: unknown, ...codes: readonly ErrorCode[]): error is CoordinateError {
   return error instanceof CoordinateError && (codes.length === 0 || codes.includes(error.code));
 }
 
-/** Whether a request was understood and refused: it would be refused again. Any other failure may pass. */
+/** Whether a request was understood and refused, and would be refused again. Any other failure may be temporary. */
 export const isRefusal = (error: unknown): boolean => isCoordinateError(error) && error.status < 500;

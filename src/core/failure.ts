@@ -1,9 +1,9 @@
 /**
- * Failure groups: the failed units of a work spec by what went wrong, with everything taken out that differs from unit to unit.
+ * Failure groups: the failed units of a work spec, grouped by error without the parts that differ from unit to unit.
  *
- * A unit that fails is noted; it is put into its group by housekeeping, or when somebody asks for groups. So neither finishing
- * nor failing pays for it, and units that failed before there were groups are treated like any other. The groups keep their
- * counts: to read them reads no units.
+ * A unit that fails is only noted. The sweep puts it into its group, or a call that lists the groups does. So neither finishing
+ * nor failing pays for it, and units that failed before groups existed are treated like any other. Groups store their counts:
+ * listing them reads no units.
  */
 import type { FailReason } from "./attempt.ts";
 import { dataGetText, type Data } from "./data.ts";
@@ -11,20 +11,20 @@ import { compareNames } from "./names.ts";
 
 export interface FailureRow {
   workSpec: string;
-  /** Names the group within its work spec: the same for the same kind of error, in every store. */
+  /** Identifies the group within its work spec: the same for the same kind of error, in every store. */
   fingerprint: string;
-  /** The telling line of the error, with `…` for what differs. */
+  /** The significant line of the error, with `…` for the parts that differ. */
   error: string;
-  /** Units that have failed so. */
+  /** How many failed units are in the group. */
   count: number;
   /** When the first and the last of them failed, since the group was last empty. */
   firstTime: number;
   lastTime: number;
-  /** The name of the unit that was the last to fail so; of several at one time, the last by name. */
+  /** The name of the unit of the group that failed last; of several at the same time, the last by name. */
   example: string;
   /** The most tries that one of them took. */
   tries: number;
-  /** How many failed so in each hour, whatever became of them: the last 48 hours in which any did, oldest first. */
+  /** Failures per hour, of units that have left the group, too: the last 48 hours that had any, oldest first. */
   trend: readonly FailurePoint[];
 }
 
@@ -41,7 +41,7 @@ export const maxTrendPoints = 48;
 /** The hour that a failure is counted in. */
 const trendTime = (at: number): number => at - (((at % hour) + hour) % hour);
 
-/** Adds up points, of which one hour may come several times. */
+/** Adds up points of the same hour, and keeps the last `maxTrendPoints` hours. */
 export function mergeTrend(points: Iterable<FailurePoint>): FailurePoint[] {
   const counts = new Map<number, number>();
   for (const { time, count } of points) counts.set(time, (counts.get(time) ?? 0) + count);
@@ -60,7 +60,7 @@ export interface FailureSummary {
   trend: readonly FailurePoint[];
 }
 
-/** A unit is put into its group. */
+/** Adds a unit to the summary of its group. */
 export function summarize(group: FailureSummary, { name, end, tries }: FailedUnit): void {
   if (end > group.lastTime || (end === group.lastTime && compareNames(name, group.example) > 0))
     group.example = name;
@@ -76,7 +76,7 @@ export interface FailedUnit {
   tries: number;
 }
 
-/** Of a group without units. */
+/** The summary of a group without units. */
 export const noFailures = (): FailureSummary => ({
   firstTime: Infinity,
   lastTime: -Infinity,
@@ -90,13 +90,13 @@ export interface Failure {
   readonly error: string;
 }
 
-/** Groups of a work spec at most; further kinds of errors go together. */
+/** Most groups of a work spec; further kinds of errors share one more group. */
 export const maxFailureGroups = 200;
 
 const others: Failure = { fingerprint: "other", error: "other errors" };
 const longestError = 200;
 
-/** The group of a failed unit, given which there are. */
+/** The group of a failed unit, given the existing groups. */
 export function failureOf(
   data: Data | null,
   reason: FailReason | null,
@@ -119,7 +119,7 @@ export function errorLine(text: string): string {
   return ((isPython ? lines.at(-1) : lines[0]) ?? "").trim();
 }
 
-/** What differs from unit to unit, in the order in which it is taken out. */
+/** The parts that differ from unit to unit, in the order in which they are replaced. */
 const variable: readonly RegExp[] = [
   /(?<!\w)(["'`])(?:(?!\1).)*\1(?!\w)/g,
   /\b[a-z][a-z0-9+.-]*:\/\/\S+/gi,
@@ -130,20 +130,20 @@ const variable: readonly RegExp[] = [
 
 export function fingerprintOf(text: string): Failure {
   let line = errorLine(text)
-    // longer lines differ somewhere beyond what anybody reads
+    // longer lines tend to differ somewhere beyond what people read
     .slice(0, 1000)
     .replace(/^dependency .* of work spec (.*) (failed|was deleted)$/, "dependency … of work spec $1 $2");
   if (!line.startsWith("dependency …")) for (const pattern of variable) line = line.replace(pattern, "…");
   line = line
     .replace(/…(?:[\s,]*…)+/g, "…")
     .slice(0, longestError)
-    // what not every database can store as text, or would show
+    // control characters and lone surrogates: not every database can store or show them as text
     .replace(/[\p{Cc}\p{Surrogate}]/gu, "\ufffd");
   const error = line === "" ? "no error was given" : line;
   return { fingerprint: hashOf(error), error };
 }
 
-/** Twelve hexadecimal digits that look nothing alike for texts that are. */
+/** Twelve hexadecimal digits that differ widely even for similar texts. */
 function hashOf(text: string): string {
   let a = 0x811c9dc5;
   let b = 0x9e3779b9;

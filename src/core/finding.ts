@@ -1,6 +1,6 @@
 /**
- * Finds work for one request: which work spec may hand out now, the scheduler's choice among them, and the claim. A choice is
- * made from counts that may be old by then, so one that turns out to have nothing is made again.
+ * Finds work for one request: reads which work specs may hand out units now, lets the scheduler choose one, and claims from it.
+ * The counts behind a choice may be out of date, so if the claim gets nothing, the scheduler chooses again.
  */
 import type { AttemptRow } from "./attempt.ts";
 import { isTripped } from "./breaker.ts";
@@ -37,10 +37,10 @@ export class WorkFinder {
     this.#recent = new RecentWorkReader(store);
   }
 
-  /** One look for work; `again` is when it is worth while to look again, if nothing changes until then. */
+  /** Looks for work once; `again` is when to look again if no change is reported until then. */
   async find(ns: string, ask: Ask): Promise<{ found: AttemptRow[] | null; again: number }> {
     let failed: Candidate | null = null;
-    // a spec that turned out to have nothing is looked at again, with fresh counts, but not for ever
+    // if the chosen work spec has nothing, choose again with fresh counts, but not for ever
     for (let tries = 0; ; tries++) {
       const now = this.#clock.now();
       const found = await this.#store.candidates(ns, { requestId: ask.requestId, fresh: tries > 0 }, now);
@@ -49,16 +49,16 @@ export class WorkFinder {
         limits === undefined ? found.candidates : holdByLimits(found.candidates, limits, now);
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
       if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
-      // in one order whatever the store, so that the same draw is the same choice
+      // the same order over every store, so that the same random draw gives the same choice
       candidates.sort(byName);
       const open = tries < 3 ? candidates : candidates.filter(({ id }) => id !== failed?.id);
       const { policy, share } = settings;
       const recent = share === "time" ? await this.#recent.read(ns, candidates, now) : null;
       const chosen = choose(open, ask.schedule, now, this.#random, policy, recent, ask.number);
-      // an earlier look is good for a claim, not for saying that there is nothing
+      // cached candidates are good enough for a claim, but not to conclude that there is no work
       if (chosen === null && look !== undefined) continue;
       if (chosen === null || tries > 8)
-        // units that were counted but not claimed are locked by another transaction; giving them up changes nothing
+        // units that were counted but not claimed are locked by another transaction; their release sends no notification
         return {
           found: null,
           again: Math.min(now + (failed === null ? this.#pollMs : lockedMs), whenDue(candidates, now)),
@@ -81,7 +81,7 @@ export class WorkFinder {
     return explainChoice(candidates.sort(byName), request, now, policy, share, recent);
   }
 
-  /** Adds to the metadata of work specs what an earlier version did not store. Answers whether there was any such. */
+  /** Adds the task fields that an earlier version did not store to the metadata of work specs. Returns whether any were missing. */
   async #deriveTasks(ns: string, candidates: readonly Candidate[]): Promise<boolean> {
     const refs = candidates.filter(({ meta }) => !knowsTask(meta)).map(({ name, id }) => ({ name, id }));
     if (refs.length === 0) return false;
@@ -126,13 +126,16 @@ export class WorkFinder {
   }
 }
 
-/** Whether the choice depends on what a work spec runs. */
+/** Whether the choice depends on the task or module of a work spec. */
 const asksForTasks = ({ tasks, modules }: ScheduleRequest): boolean =>
   tasks !== undefined || modules === true;
 
 const byName = (a: Candidate, b: Candidate): number => compareNames(a.name, b.name);
 
-/** When the next unit is due, a lease ends, a spec may generate or its schedule does, or a spec starts: the earliest. */
+/**
+ * The earliest time at which a unit is due, a lease or a hold ends, a tripped breaker probes, a work spec starts or may generate a
+ * unit, or a schedule has a run.
+ */
 function whenDue(candidates: readonly Candidate[], now: number): number {
   let due = latestTime;
   for (const { meta, nextDue, held } of candidates) {

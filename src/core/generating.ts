@@ -1,4 +1,4 @@
-/** Runs of a schedule: the units that a work spec makes when their time has come, whoever notices. */
+/** Scheduled runs: creates the units of a schedule when they are due. */
 import { putUnits } from "./adding.ts";
 import { encodeData } from "./data.ts";
 import { conclude } from "./batching.ts";
@@ -7,8 +7,8 @@ import type { WorkUnitPut } from "./store.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
 /**
- * Makes the units of the runs that are due, and notes when the next is. A store calls it while nobody else changes the spec,
- * so that each run is made by exactly one daemon. Answers how many units were made.
+ * Creates the units of the runs that are due, and saves when the next one is. A store calls it while no other call changes the
+ * work spec, so that exactly one daemon creates each run. Returns how many units were created.
  */
 export function* makeRuns<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]): Rule<number> {
   const { meta, name } = spec;

@@ -1,4 +1,4 @@
-/** Reads the history of a namespace: which steps of which length, of which work specs, for the range that was asked for. */
+/** Reads the history of a namespace: picks the step length and the work specs for a query, and gathers the points. */
 import { checkBoolean, checkCount, checkList, checkSpan, checkTime } from "./check.ts";
 import { CoordinateError } from "./errors.ts";
 import { finestStepMs, gatherPoints, planHistory, type History, type HistoryQuery } from "./history.ts";
@@ -7,7 +7,7 @@ import { keepsHistory, stepOf, type StoredRecord } from "./recording.ts";
 import type { Store } from "./store.ts";
 import { missingWorkSpec } from "./work-spec.ts";
 
-/** So long after a step has ended it is taken to be recorded. */
+/** A step counts as recorded this long after it has ended. */
 const recordingMs = 2000;
 const defaultHistoryMs = 3_600_000;
 const defaultPoints = 360;

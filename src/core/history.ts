@@ -1,10 +1,10 @@
 /**
- * The history: what happened to each work spec over time, in steps that grow coarser with age. Every engine keeps records of
- * what happened through it alone; they are added up when somebody reads them. See `recording.ts` for how they are made.
+ * The history: what happened to each work spec over time, in steps that grow coarser with age. Each engine records only what it did
+ * itself; a query adds up the records of all engines. See `recording.ts` for how records are made.
  */
 import type { WorkSpecMetaChange } from "./work-spec-fields.ts";
 
-/** What is counted. A unit that had ended and is added again counts as added. */
+/** The events that are counted. Adding a unit again after it has ended counts as added. */
 export const happenings = ["added", "started", "finished", "failed", "retried", "expired", "late"] as const;
 export type Happening = (typeof happenings)[number];
 
@@ -25,20 +25,20 @@ export interface HistoryQuery {
   /** Besides the namespace as a whole, one series for every work spec; at most 1,000 of them. */
   each?: boolean;
   from?: number;
-  /** In place of `from`: so long before `to`. An hour when both are absent. */
+  /** Instead of `from`: the range begins this long before `to`. An hour when both are absent. */
   lastMs?: number;
   /** Now when absent. */
   to?: number;
-  /** About so many points at most: 360 when absent, never more than 3,000. The step follows from it. */
+  /** About the highest number of points: 360 when absent, never more than 3,000. The step length follows from it. */
   points?: number;
 }
 
 export interface History {
-  /** The whole steps that were asked for; what happened before `to` is complete but for daemons that are behind. */
+  /** The range in whole steps. Everything before `to` has been recorded, except by daemons that are behind. */
   from: number;
   to: number;
   stepMs: number;
-  /** The namespace as a whole first, then work specs in the order asked for, or of their names. */
+  /** The namespace as a whole comes first, if it was asked for. Work specs follow in the order of the query, or by name with `each`. */
   series: HistorySeries[];
 }
 
@@ -46,8 +46,8 @@ export interface HistorySeries {
   /** Null for the namespace as a whole. */
   workSpec: string | null;
   /**
-   * In the order of time. Of the namespace as a whole a missing point is a time when no daemon kept records; of a work spec it
-   * is also one when nothing happened and no unit was open.
+   * Ordered by time. A point is missing where no daemon kept records; in the series of a work spec also where nothing happened and
+   * no unit was open.
    */
   points: HistoryPoint[];
 }
@@ -55,26 +55,26 @@ export interface HistorySeries {
 export interface HistoryPoint {
   /** When the step begins. */
   time: number;
-  /** How many in this step. */
+  /** Units added in this step. */
   added: number;
-  /** Attempts that began, and how those ended that did. */
+  /** Attempts that began in this step, and attempts that ended in it, by outcome. */
   started: number;
   finished: number;
   failed: number;
   retried: number;
   expired: number;
-  /** Units that were late: they went first from then on, or failed. */
+  /** Units that passed their deadline and go first from then on, or that expired and failed. */
   late: number;
-  /** Units that ran, and that waited, on average; null when nobody looked in this step. */
+  /** Units by status, averaged over the samples of this step; null without a sample. */
   running: number | null;
   waiting: number | null;
   delayed: number | null;
   blocked: number | null;
-  /** How long the unit had waited that had waited longest. */
+  /** The longest time that an available unit had waited. */
   oldestMs: number;
-  /** How long attempts took that finished or failed, in milliseconds; null when none did. */
+  /** How long attempts that finished or failed took, in milliseconds; null when none did. */
   duration: Spread | null;
-  /** How long units had waited since they became available, when their attempts began. */
+  /** How long units waited from becoming available until their attempts began. */
   wait: Spread | null;
   changes: HistoryChange[];
 }
@@ -95,7 +95,7 @@ export interface HistoryChange {
   what: string;
 }
 
-/** Changes remembered of one step. */
+/** Changes kept for one step. */
 const maxChanges = 20;
 
 // ---- histograms: four buckets to each doubling, so that a percentile is off by less than a tenth
@@ -107,12 +107,12 @@ export const histogramSize = 31 * bucketsPerDoubling + 2;
 const findBucket = (ms: number): number =>
   ms < 1 ? 0 : Math.min(histogramSize - 1, 1 + Math.floor(Math.log2(ms) * bucketsPerDoubling));
 
-/** Of whole milliseconds up to a second, as most durations are: found without a logarithm for each unit. */
+/** The buckets of 0 to 1,023 ms, which cover most durations: a lookup replaces a logarithm for each unit. */
 const buckets = Uint8Array.from({ length: 1024 }, (_, ms) => findBucket(ms));
 
 export const bucketOf = (ms: number): number => buckets[ms] ?? findBucket(ms);
 
-/** The middle of a bucket, by ratio. */
+/** The geometric middle of a bucket. */
 const valueOf = (bucket: number): number =>
   bucket === 0 ? 0 : Math.round(2 ** ((bucket - 0.5) / bucketsPerDoubling));
 
@@ -132,15 +132,15 @@ export function spreadOf(histogram: Histogram): Spread | null {
 
 // ---- records
 
-/** What one writer knows of one work spec, or of a namespace, in one step. */
+/** What one writer recorded for a work spec, or for a namespace, in one step. */
 export interface HistoryRecord {
   counts: Record<Happening, number>;
   durations: Histogram;
   waits: Histogram;
-  /** Attempts that a worker ended, tried again or not, and how long they took together. */
+  /** Attempts that a worker ended, retried ones included, and their total duration. */
   ended: number;
   workedMs: number;
-  /** Looks at the counts by status, and the sums of what they saw. */
+  /** How often the counts by status were sampled, and the sums of the samples. */
   looks: number;
   running: number;
   waiting: number;
@@ -171,7 +171,7 @@ function addHistogram(to: Histogram, from: Histogram): void {
   for (const [bucket, n] of from) to.set(bucket, (to.get(bucket) ?? 0) + n);
 }
 
-/** Adds one record to another: of the same work spec by another writer or in the next step, or of another of the namespace. */
+/** Adds one record to another: from another writer, from the next step, or from another work spec of the same namespace. */
 export function addRecord(to: HistoryRecord, from: HistoryRecord): void {
   for (const happening of happenings) to.counts[happening] += from.counts[happening];
   addHistogram(to.durations, from.durations);
@@ -182,7 +182,7 @@ export function addRecord(to: HistoryRecord, from: HistoryRecord): void {
     to.changes = [...to.changes, ...from.changes].sort((a, b) => a.time - b.time).slice(0, maxChanges);
 }
 
-/** What is zero is left out: most records of most work specs are a few dozen bytes. */
+/** Leaves out zeros: most records of most work specs take a few dozen bytes. */
 export function writeRecord(record: HistoryRecord): string {
   const { counts, durations, waits, oldestMs, changes } = record;
   const written: Record<string, unknown> = {};
@@ -238,7 +238,7 @@ export function pointOf(time: number, record: HistoryRecord): HistoryPoint {
 
 // ---- reading
 
-/** What to read for a query: records of this step, put together `times` at a time. */
+/** What to read for a query: records of `recordMs`, `times` of them merged into one point. */
 export interface HistoryPlan {
   from: number;
   to: number;
@@ -247,8 +247,8 @@ export interface HistoryPlan {
 }
 
 /**
- * The coarsest records that give at least half the points asked for; where those are not kept so long, the finest that are.
- * What is read grows with the points, not with the span.
+ * Picks the coarsest records that reach back to `from` and give at least half the points asked for, else the finest that reach back
+ * to it. The cost of a read grows with the number of points, not with the length of the range.
  */
 export function planHistory(from: number, to: number, points: number, now: number): HistoryPlan {
   const kept = historySteps.filter(({ keptMs }) => from >= now - keptMs);
@@ -266,7 +266,7 @@ export function planHistory(from: number, to: number, points: number, now: numbe
   };
 }
 
-/** Puts the records of one series together, whoever wrote them, in steps of `stepMs`. */
+/** Merges the records of one series, from all writers, into steps of `stepMs`. */
 export function gatherPoints(
   rows: readonly { time: number; data: string }[],
   stepMs: number,

@@ -1,10 +1,10 @@
 /**
- * JSON text as text: checked, cut and read without changing a character that is not asked for. The one place that knows what JSON
- * looks like; the reader of REST bodies (`src/rest/wire.ts`) asks it too.
+ * Checks, slices and reads JSON text without rewriting it. This is the only module that knows the syntax of JSON; the reader of
+ * REST bodies (`src/rest/wire.ts`) uses it too.
  *
- * `JSON.parse` turns 1.0 into 1 and rounds long integers, so data that only passes through is never parsed: it is
- * checked where it comes in, and parts of it are handed on as slices. All but the functions whose names begin with `check`
- * trust their text to have passed that check.
+ * `JSON.parse` turns 1.0 into 1 and rounds long integers, so data that only passes through is never parsed: it is checked on
+ * arrival, and parts of it are passed on as slices. Functions whose names do not begin with `check` require text that has passed
+ * that check.
  */
 import { CoordinateError } from "./errors.ts";
 import { Float } from "./data-value.ts";
@@ -95,10 +95,10 @@ function checkArray(text: string, start: number, depthLeft: number): number {
   }
 }
 
-/** What may stand in a string as it is. Sticky, so that it starts at `lastIndex` and does not search. */
+/** Characters that a string may contain unescaped. Sticky, so that it starts at `lastIndex` and does not search. */
 const ordinaryUnits = /[^"\\\u0000-\u001f\ud800-\udfff]*/y;
 
-/** Strings longer than this are worth starting a regular expression for: 1 ns a character against 5. */
+/** Longer strings are checked by a regular expression, at 1 ns a character instead of 5. */
 const shortString = 24;
 
 function checkString(text: string, start: number): number {
@@ -124,8 +124,8 @@ function checkString(text: string, start: number): number {
 }
 
 /**
- * A key must have a form in CBOR, or two keys would be one there: an escaped lone surrogate that stands for no byte (see
- * names) has none. In a value it is harmless.
+ * A key must be representable in CBOR, or two keys could become one there. An escaped lone surrogate that stands for no byte (see
+ * `names.ts`) is not. In a value it is harmless.
  */
 function checkKey(text: string, start: number): number {
   const end = checkString(text, start);
@@ -220,7 +220,7 @@ export function* jsonItems(text: string, from = 0): Generator<JsonSlice> {
 
 /** The last member of this name in the top-level object: where a key is repeated, the last one counts. */
 export function jsonMember(text: string, key: string): JsonMember | null {
-  // Most data lacks the key that is looked for; a search for the quoted key settles that without walking.
+  // Most data lacks the key: a search for the quoted key is cheaper than walking the members.
   if (!text.includes(JSON.stringify(key)) && !text.includes("\\")) return null;
   let found: JsonMember | null = null;
   for (const member of jsonMembers(text)) if (member.key === key) found = member;
@@ -264,7 +264,7 @@ function isScalarUnit(unit: number): boolean {
 function stringEnd(text: string, start: number): number {
   for (let at = start; ;) {
     at = text.indexOf('"', at + 1);
-    // Trusted text ends its strings; without this line a broken promise would be an endless loop.
+    // Checked text has no unterminated string. Text that was not checked would loop here for ever.
     if (at < 0) throw new CoordinateError("internal");
     let before = at - 1;
     while (text.charCodeAt(before) === 0x5c) before -= 1;
@@ -272,7 +272,7 @@ function stringEnd(text: string, start: number): number {
   }
 }
 
-/** The value of the string from its first to after its last quote. */
+/** The value of the string literal from `start`, its first quote, to `end`, after its last quote. */
 export function readString(text: string, start: number, end: number): string {
   const inside = text.slice(start + 1, end - 1);
   return inside.includes("\\") ? (JSON.parse(text.slice(start, end)) as string) : inside;

@@ -1,4 +1,4 @@
-/** The lanes of one work spec, for stores that keep them in memory: who is served next, and who is passed over until when. */
+/** The lanes of one work spec, for stores that keep them in memory: which lane is served next, and which lanes are held until when. */
 import { compareNames } from "./names.ts";
 import { holdOf, rankOf, turnGoesOn, type Hold, type LaneState, type Turn } from "./partitions.ts";
 import { SortedList } from "./sorted-list.ts";
@@ -8,13 +8,13 @@ import type { WorkUnitStatus } from "./work-unit.ts";
 /** How many units wait, and the highest priority among them. */
 class Waiting {
   waiting = 0;
-  /** The highest so far; looked for when it is asked for after the last of that priority has gone. */
+  /** The highest priority. When its last unit has left, the next read recomputes it. */
   #top = 0;
   #isTop = true;
-  /** Null while all have one priority, as they mostly do. */
+  /** Null while all units have the same priority, as they mostly do. */
   #byPriority: Map<number, number> | null = null;
 
-  /** So many more of this priority wait, or fewer. */
+  /** Adds `by` waiting units of this priority; a negative `by` removes them. */
   wait(priority: number, by: number): void {
     if (this.#byPriority === null) {
       if (this.waiting === 0 || priority === this.#top) {
@@ -45,7 +45,7 @@ class Waiting {
     this.#byPriority = null;
   }
 
-  /** Of no meaning while nothing waits. */
+  /** Meaningless while no unit waits. */
   get top(): number {
     if (!this.#isTop && this.#byPriority !== null) this.#findTop(this.#byPriority);
     return this.#top;
@@ -67,7 +67,7 @@ export class Lane extends Waiting implements LaneState {
   hold: Hold | null = null;
   /** Whether it has available units and is not held. */
   open = false;
-  /** Its rank while it stands in the ring. */
+  /** Its rank while it is in the ring, else null. */
   rank: number | null = null;
 
   constructor(partition: string) {
@@ -76,7 +76,7 @@ export class Lane extends Waiting implements LaneState {
   }
 }
 
-/** What of a unit counts for its lane. */
+/** The fields of a unit that its lane depends on. */
 export interface LaneUnit {
   readonly partition: string;
   readonly priority: number;
@@ -89,22 +89,22 @@ const byName = (a: Lane, b: Lane): number => compareNames(a.partition, b.partiti
 const byRank = (a: Lane, b: Lane): number => (a.rank ?? 0) - (b.rank ?? 0) || byName(a, b);
 const byWaking = (a: Lane, b: Lane): number => (a.hold?.until ?? 0) - (b.hold?.until ?? 0) || byName(a, b);
 
-/** A store may keep more in its lanes. */
+/** A store may extend `Lane` with its own fields. */
 export class Lanes<Kept extends Lane = Lane> {
   readonly #meta: WorkSpecMeta;
   readonly #make: (partition: string) => Kept;
   readonly #lanes = new Map<string, Kept>();
   /**
-   * The lanes that are open. Those that no longer are stay until their turn comes: most are open again by then, and to find a
-   * lane's place among 10,000 costs more than the rest of a claim.
+   * The open lanes, by rank. A lane that closes stays until its turn comes: most are open again by then, and finding a lane's place
+   * among 10,000 costs more than the rest of a claim.
    */
   readonly #ring = new SortedList<Kept>(byRank);
   #open = 0;
-  /** The lane that was found last. */
+  /** The lane that `next` returned last: a shortcut for `#from`. */
   #found: Kept | null = null;
-  /** In all lanes. */
+  /** Waiting units of all lanes. */
   readonly #waiting = new Waiting();
-  /** In the order of names: made when they are first listed. Most work specs have few, and of most nobody asks. */
+  /** Lanes in name order, built by the first listing. Most work specs have few lanes and are never listed. */
   #listed: SortedList<Kept> | null = null;
   /** Lanes that are held until a time. */
   readonly #asleep = new SortedList<Kept>(byWaking);
@@ -127,7 +127,7 @@ export class Lanes<Kept extends Lane = Lane> {
     return lane;
   }
 
-  /** Those with units that wait or have begun, after a name, at most so many. */
+  /** At most `limit` lanes after `previous`, in name order, that have waiting or begun units. */
   list(previous: string | null, limit: number): Kept[] {
     if (this.#listed === null) {
       this.#listed = new SortedList<Kept>(byName);
@@ -142,7 +142,7 @@ export class Lanes<Kept extends Lane = Lane> {
     return found;
   }
 
-  /** The highest priority that waits in any lane, or null. */
+  /** The highest priority among the waiting units of all lanes, or null. */
   get top(): number | null {
     return this.#waiting.waiting === 0 ? null : this.#waiting.top;
   }
@@ -166,7 +166,7 @@ export class Lanes<Kept extends Lane = Lane> {
     this.count(this.of(unit.partition), unit, status, -1);
   }
 
-  /** So many units like this came into a status, or left it; not finished, not failed. */
+  /** Adds `by` units like this to a status, or removes them. Never called for finished or failed. */
   count(
     lane: Kept,
     { priority, attempt }: Pick<LaneUnit, "priority" | "attempt">,
@@ -184,7 +184,7 @@ export class Lanes<Kept extends Lane = Lane> {
     this.#setHold(lane, null);
   }
 
-  /** A unit of the lane that was available is pending. */
+  /** An available unit of the lane becomes pending. `again`: it had begun before. */
   begin(lane: Kept, priority: number, again: boolean): void {
     lane.wait(priority, -1);
     this.#waiting.wait(priority, -1);
@@ -198,7 +198,7 @@ export class Lanes<Kept extends Lane = Lane> {
     this.#setHold(lane, hold);
   }
 
-  /** Also puts the lane into its place: to be called when something has happened to its units. */
+  /** Also moves the lane to its place in the ring: call it after every change to the lane's units. */
   #setHold(lane: Kept, hold: Hold | null): void {
     if (lane.hold !== hold) {
       if (lane.hold !== null && lane.hold.until > 0) this.#asleep.remove(lane);
@@ -223,7 +223,7 @@ export class Lanes<Kept extends Lane = Lane> {
     lane.rank = null;
   }
 
-  /** The first in turn after the cursor among those of the lowest rank; or the cursor's own while its turn goes on. */
+  /** The next lane of the lowest rank after the cursor; or the cursor's own lane while its turn goes on. */
   next(turn: Turn, now: number): Kept | undefined {
     this.#wake(now);
     const first = this.#first();
@@ -238,7 +238,7 @@ export class Lanes<Kept extends Lane = Lane> {
     return (this.#found = lane?.rank === rank ? lane : first);
   }
 
-  /** Whether a unit may be handed out; lanes that are met and may not be served are held. */
+  /** Whether any lane may hand out a unit. Sets a hold on each lane that it finds may not. */
   mayServe(turn: Turn, now: number): boolean {
     for (;;) {
       const lane = this.next(turn, now);
@@ -249,7 +249,7 @@ export class Lanes<Kept extends Lane = Lane> {
     }
   }
 
-  /** Open lanes whose turn comes next, at most so many; others may come before them once one of them is served. */
+  /** At most `count` open lanes in the order of their turns. The order may change once one of them is served. */
   ahead(turn: Turn, now: number, count: number): Kept[] {
     const first = this.next(turn, now);
     if (first === undefined) return [];
@@ -272,7 +272,7 @@ export class Lanes<Kept extends Lane = Lane> {
     }
   }
 
-  /** The lane after the cursor, open or not, of the rank or behind all that are. */
+  /** The lane after the cursor, open or not: of this rank, the lowest, or else the first of the next rank. */
   #from(turn: Turn, rank: number | null): Kept | undefined {
     const goesOn = turnGoesOn(this.#meta, turn);
     const found = this.#found;
@@ -291,12 +291,12 @@ export class Lanes<Kept extends Lane = Lane> {
     }
   }
 
-  /** When the first lane that is held is no longer; 0 when none is held until a time. */
+  /** When the first timed hold ends; 0 without any. */
   get nextWake(): number {
     return this.#asleep.first()?.hold?.until ?? 0;
   }
 
-  /** Forgets lanes that are as good as new; answers which. */
+  /** Removes lanes with a full bucket and no waiting or begun units; returns their partitions. */
   prune(now: number): string[] {
     const gone: string[] = [];
     for (const lane of this.#lanes.values())

@@ -1,6 +1,6 @@
 /**
- * The life of a unit: what may happen to one unit, and what follows for those that depend on it. Every store runs these
- * rules; a store's own fast paths do the same for the plain course of things, and are tested against them.
+ * The life cycle of a unit: its state transitions, and their effects on the units that depend on it. Every store runs these
+ * rules. A store's fast paths implement the common cases separately, and are tested against these rules.
  *
  *   add -> blocked | delayed | available -> pending -> finished | failed
  *                       ^                     |
@@ -45,18 +45,18 @@ const newAttempt = (
 });
 
 /**
- * When an attempt of the unit begins: not before the end of the one before it, nor of a dependency, so that the record
- * never shows two at once. Daemons and requests that waited may bring an earlier `now`.
+ * When an attempt of the unit begins: not before the end of the previous attempt or of a dependency, so that the history never
+ * shows two at once. `at` may be earlier: clocks of daemons differ, and requests may have waited.
  */
 const startOf = (unit: UnitState, at: number): number => Math.max(at, unit.since, unit.attempt?.end ?? 0);
 
-/** How long a unit has waited that begins now; below 0 for one that was not available. */
+/** How long a unit waited before an attempt that begins at `start`; negative for a unit that was not available. */
 function waitedMs({ status, created, since, notBefore, attempt }: UnitState, start: number): number {
   if (status !== "available") return -1;
   return Math.max(0, start - availableSince({ created, since, notBefore, attemptEnd: attempt?.end ?? 0 }));
 }
 
-/** Gives the unit to a worker, wherever it stands. */
+/** Starts an attempt of the unit by a worker, whatever the status of the unit. */
 export function begin<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   unit: Unit,
@@ -75,7 +75,7 @@ export function begin<Unit extends UnitState>(
   return attempt;
 }
 
-/** Takes the unit from its latest attempt, which becomes history. The unit is in no order. */
+/** Moves the unit's latest attempt to the history; a pending one expires. Requires `set.leave(unit)` first. */
 export function supersede<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
   const { attempt } = unit;
   if (attempt === null) return;
@@ -89,7 +89,7 @@ export function supersede<Unit extends UnitState>(set: WorkingSet<Unit>, unit: U
   unit.attempt = null;
 }
 
-/** Fails a unit that cannot go on, by an attempt that nobody ran: its history and its data say why. The unit is in no order. */
+/** Fails a unit without running it: adds a failed attempt whose reason and data say why. Requires `set.leave(unit)` first. */
 function failUnrun<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   unit: Unit,
@@ -120,7 +120,7 @@ function exhaustedData(data: Data | null, lastError: string | null, tries: numbe
   return dataWith(lastError === null ? failed : dataWith(failed, "last_error", lastError), "tries", tries);
 }
 
-/** What a failure writes of itself into the data, by its reason. */
+/** The keys that a failure adds to the data, by its reason. */
 export const failureKeys = (reason: FailReason | null): readonly string[] => {
   if (reason === "exhausted") return ["traceback", "last_error", "tries"];
   return reason === "dependency" ? ["traceback", "failed_dependency"] : ["traceback"];
@@ -133,7 +133,7 @@ export function exhaust<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Uni
   failUnrun(set, unit, worker, "exhausted", data, set.now);
 }
 
-/** What went wrong in an attempt after which the unit was to be tried again. */
+/** The error of an attempt after which the unit was to be tried again. */
 function lastError(attempt: AttemptState | null): string | null {
   if (attempt === null) return null;
   if (attempt.status === "expired") return `the lease of worker ${attempt.worker} ended`;
@@ -155,7 +155,10 @@ function needsState<Unit extends UnitState>(set: WorkingSet<Unit>, needs: readon
   return state;
 }
 
-/** Puts a unit that nobody runs, and that is in no order, where it waits; or fails it when a dependency is broken. */
+/**
+ * Makes a unit blocked, delayed or available; or fails it when a dependency is broken or its expiry has passed. The unit must be
+ * new or have left its list (`set.leave`).
+ */
 export function wait<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
   const needs = set.needs(unit.id);
   const state = needs.length === 0 ? "met" : needsState(set, needs);
@@ -181,14 +184,14 @@ function failBroken<Unit extends UnitState>(
   failUnrun(set, unit, "", "dependency", data, at);
 }
 
-/** Fails a unit that nobody has begun in time: dated back to then, or to when it was added or tried last. */
+/** Fails a unit that did not begin in time. The failure is dated to `expires`, but not before the unit was added or last tried. */
 function failLate<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, expires: number): void {
   set.happened(unit, "late", -1);
   const data = dataWith(unit.data, "traceback", lateText(expires));
   failUnrun(set, unit, "", "late", data, Math.max(expires, unit.created));
 }
 
-/** The deadline of the unit has passed. The unit is in no order. */
+/** Moves a unit whose deadline has passed before all that are not late. Requires `set.leave(unit)` first. */
 function goFirst<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, timing: UnitTiming): void {
   if (isLate(unit.priority)) return;
   if (timing.priority === undefined)
@@ -197,7 +200,7 @@ function goFirst<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, timi
   set.happened(unit, "late", -1);
 }
 
-/** The timer of a waiting unit has rung: it is late and goes first, or it has come to no use and fails. */
+/** Handles the timer of a waiting unit: past its deadline it goes first, past its expiry it fails. */
 export function ring<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
   const timing = set.timing(unit);
   const timer = timing === null ? 0 : nextTimer(timing, unit.priority);
@@ -206,7 +209,7 @@ export function ring<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit):
   wait(set, unit, timer);
 }
 
-/** The lease of the unit's attempt has ended at this time: the unit waits again, and the attempt may still be settled late. */
+/** Ends the lease of the unit's attempt at this time. The unit waits again, and the attempt may still be settled late. */
 export function expire<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   unit: Unit,
@@ -221,7 +224,7 @@ export function expire<Unit extends UnitState>(
   wait(set, unit, attempt.end);
 }
 
-/** Applies the rule of time to one unit: its lease may have ended, or its delay be over. */
+/** Applies elapsed time to one unit: expires its lease or ends its delay. */
 export function catchUpUnit<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
   const { attempt, status } = unit;
   if (status === "pending" && attempt?.status === "pending" && attempt.expiration <= set.now)
@@ -234,7 +237,7 @@ export function catchUpUnit<Unit extends UnitState>(set: WorkingSet<Unit>, unit:
 
 // ---- settling
 
-/** Finishes or fails the unit by its attempt. `judge` has allowed it. */
+/** Finishes or fails the unit by its attempt. The caller has checked `judge`. */
 export function endAttempt<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   unit: Unit,
@@ -242,7 +245,7 @@ export function endAttempt<Unit extends UnitState>(
   action: "finish" | "fail",
   reason: FailReason = "error",
 ): void {
-  // a failure that turns out to be none
+  // a finish may override an earlier failure
   set.reopened(unit);
   set.leave(unit);
   attempt.status = actionStatus[action];
@@ -256,8 +259,8 @@ export function endAttempt<Unit extends UnitState>(
 }
 
 /**
- * The attempt ended in an error: the unit is tried again as its policy says, or fails. Answers when it is tried again; null when
- * it is not. `judge` has allowed it.
+ * Ends the attempt with an error: the unit is tried again by its retry policy, or fails. Returns the next try; null when the unit
+ * fails. The caller has checked `judge`.
  */
 export function endInError<Unit extends UnitState>(
   set: WorkingSet<Unit>,
@@ -333,7 +336,7 @@ export function releaseUnit<Unit extends UnitState>(
 
 // ---- changes by an operator
 
-/** Changes one unit; false when the change does not concern it. */
+/** Changes one unit; false when the change does not apply to its status. */
 export function changeUnit<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   unit: Unit,
@@ -353,7 +356,7 @@ export function changeUnit<Unit extends UnitState>(
   }
   if (change.kind === "cancel") {
     if (status === "finished" || status === "failed") return false;
-    // taken from its attempt: a task that ends in the same moment cannot finish what was cancelled
+    // superseded, so that a task that ends at the same moment cannot finish what was cancelled
     set.leave(unit);
     failUnrun(set, unit, "", "cancelled", dataWith(unit.data, "traceback", change.traceback), set.now);
     return true;
@@ -369,7 +372,7 @@ export function changeUnit<Unit extends UnitState>(
   return true;
 }
 
-/** Of a unit that has gained priority, or is late, the place changes by as much as its priority, or stays the first. */
+/** Sets the given priority. A unit that gains priority by waiting moves by the difference; a late unit stays first. */
 function setPriority<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, priority: number): void {
   const timing = set.timing(unit);
   const before = timing?.priority;
@@ -380,7 +383,7 @@ function setPriority<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, 
   }
 }
 
-/** Whoever has a unit done again wants it done: it no longer fails for having come too late. */
+/** Removes the expiry of a unit that is reset: it is wanted now, so it must not fail as late. */
 function dropExpiry<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
   const timing = set.timing(unit);
   if (timing?.expires === undefined) return;
@@ -389,7 +392,7 @@ function dropExpiry<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): 
   set.setExtras(unit, { ...set.extras(unit), timing: left });
 }
 
-/** Deletes units. Those that depend on them are looked at when all are gone: none is failed that is deleted too. */
+/** Deletes a unit. Its dependents are resolved after all units of the call are deleted, so that none fails that is deleted too. */
 export function removeUnit<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   unit: Unit,
@@ -404,8 +407,8 @@ export function removeUnit<Unit extends UnitState>(
 // ---- consequences
 
 /**
- * Looks at the dependents of everything that ended: their needs are met, and they go on or fail, and then those that
- * depend on them. Level by level, each level in the order of ids, which is also the order of their messages.
+ * Resolves the dependents of all units that have ended: marks needs as met and unblocks or fails the units; then their dependents.
+ * Goes level by level, each in the order of ids, which is also the order of their messages.
  */
 export function* follow<Unit extends UnitState>(set: WorkingSet<Unit>): Rule<void> {
   for (let level = set.takeUnresolved(); level !== null; level = set.takeUnresolved()) {
@@ -419,7 +422,7 @@ export function* follow<Unit extends UnitState>(set: WorkingSet<Unit>): Rule<voi
   }
 }
 
-/** A dependency of the unit has ended or is gone. */
+/** Checks a unit again after one of its dependencies has ended or was deleted. */
 function resolve<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
   const needs = set.needs(unit.id);
   for (const need of needs) if (!need.met && needState(set, need) === "met") set.meet(unit, need);
@@ -435,8 +438,8 @@ function resolve<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: 
 }
 
 /**
- * Before a rule touches a unit that something of the same verb is still to follow for: that comes first, for everything that
- * has ended so far.
+ * Call before a rule changes a unit. If units that ended earlier in the same verb still affect it or its dependents, resolves all
+ * of them first.
  */
 export function* followBefore<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): Rule<void> {
   if (unit.status === "blocked") {
@@ -450,7 +453,7 @@ export function* followBefore<Unit extends UnitState>(set: WorkingSet<Unit>, uni
   yield* follow(set);
 }
 
-/** Whether something follows for a blocked unit: one that it waits for, over others that are blocked, has ended or is gone. */
+/** Whether a blocked unit depends, directly or through other blocked units, on one that has ended or was deleted and is not resolved yet. */
 function dependsOnUnresolved<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): boolean {
   const seen = new Set<number>();
   const blocked = [unit.id];

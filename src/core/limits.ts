@@ -1,7 +1,7 @@
 /**
- * Limits that work specs share: defined on the namespace by name, and referred to by the key `limits` of work specs. What runs is
- * counted over all work specs that refer to the limit, and their units take tokens from one bucket. A name that is not defined
- * limits nothing.
+ * Limits that work specs share: defined on the namespace by name, and referred to by the key `limits` of work specs. Running units
+ * are counted over all work specs that refer to the limit, and take tokens from one bucket. A name that is not defined limits
+ * nothing.
  */
 import { checkCount, checkNumber, checkObject, checkSpan, refuseOthers } from "./check.ts";
 import { CoordinateError } from "./errors.ts";
@@ -14,7 +14,7 @@ export interface SharedLimitInput {
   name: string;
   /** Units that may be pending at once; absent or 0 is unlimited. */
   maxRunning?: number;
-  /** Units that may begin in a time; absent is unlimited. */
+  /** How many units may begin per period; absent is unlimited. */
   rate?: Rate;
 }
 
@@ -24,9 +24,9 @@ export interface SharedLimitRow {
   rate: Rate;
   /** Units that are pending under it. */
   running: number;
-  /** When its rate allows the next unit; 0 when it does so now, or has none. */
+  /** When its rate allows the next unit; 0 when it allows one now, or there is no rate. */
   nextTime: number;
-  /** Those that refer to it, in name order. */
+  /** The work specs that refer to it, in name order. */
   workSpecs: string[];
 }
 
@@ -38,7 +38,7 @@ export interface SharedLimit {
   full: number;
 }
 
-/** With how many units are pending under it. */
+/** A limit with the number of units that are pending under it. */
 export interface SharedLimitState extends SharedLimit {
   readonly running: number;
 }
@@ -49,11 +49,11 @@ export const limitNames = ({ limits }: WorkSpecMeta): readonly string[] =>
 
 export const refersTo = ({ limits }: WorkSpecMeta, name: string): boolean => limits.includes(name);
 
-/** Whether units of the two may take each other's places. */
+/** Whether the two work specs share a limit, so that their units compete for places. */
 export const sharesLimit = (a: WorkSpecMeta, b: WorkSpecMeta): boolean =>
   a.limits.some((name) => refersTo(b, name));
 
-/** How many more units may begin under all of them. */
+/** How many more units may begin under all of these limits. */
 export const placesUnder = (limits: readonly SharedLimitState[], now: number): number =>
   limits.reduce(
     (least, { maxRunning, running, rate, full }) =>
@@ -61,14 +61,14 @@ export const placesUnder = (limits: readonly SharedLimitState[], now: number): n
     Infinity,
   );
 
-/** Whether a unit that lost its place may run again under all of them; that takes no token. */
+/** Whether a unit whose lease expired may run again under all of these limits; that takes no token. */
 export const mayRunUnder = (limits: readonly SharedLimitState[]): boolean =>
   limits.every(({ maxRunning, running }) => maxRunning === 0 || running < maxRunning);
 
 const runningUnder = (candidates: readonly Candidate[], name: string): number =>
   candidates.reduce((sum, { meta, pending }) => (refersTo(meta, name) ? sum + pending : sum), 0);
 
-/** The candidates, with what shared limits hold back. */
+/** Returns the candidates, with `held` set where a shared limit holds them back. */
 export function holdByLimits(
   candidates: readonly Candidate[],
   limits: readonly SharedLimit[],
@@ -88,7 +88,7 @@ export function holdByLimits(
   });
 }
 
-/** The limits of a namespace with what uses them. */
+/** The limits of a namespace with their usage. */
 export const limitRows = (
   limits: readonly SharedLimit[],
   candidates: readonly Candidate[],

@@ -1,14 +1,14 @@
-/** Lines out of chunks of bytes, without holding more than a chunk and one unfinished line. */
+/** Splits chunks of bytes into lines, holding no more than a chunk and one unfinished line. */
 import { Buffer, isUtf8 } from "node:buffer";
 import { nameFromBytes } from "./names.ts";
 
 export interface Line {
-  /** Without its end, be it LF or CRLF. Bytes that are no UTF-8 are escaped as in names, and `isText` is false. */
+  /** Without its LF or CRLF. Bytes that are not UTF-8 are escaped as in names, and `isText` is false. */
   readonly text: string;
   /** Counted from 1. */
   readonly number: number;
   readonly isText: boolean;
-  /** It was longer than allowed, and `text` is empty. Told as soon as that is known, which may be before the line ends. */
+  /** The line is longer than allowed, and `text` is empty. Reported as soon as that is known, which may be before the line ends. */
   readonly tooLong: boolean;
 }
 
@@ -18,16 +18,16 @@ export const longestLine = 64 * 1024 * 1024;
 const newline = 0x0a;
 const byteOrderMark = Buffer.of(0xef, 0xbb, 0xbf);
 
-/** The lines of each chunk; empty lines too. A byte order mark at the beginning is no part of the first line. */
+/** Yields the lines of each chunk, empty ones included. Skips a byte order mark at the beginning. */
 export async function* readLines(
   chunks: AsyncIterable<Uint8Array>,
   longest = longestLine,
 ): AsyncGenerator<Line[]> {
   let number = 0;
-  /** Of the line that has not ended yet. */
+  /** Pieces of the line that has not ended yet. */
   let left: Buffer[] = [];
   let leftBytes = 0;
-  /** That line was told to be too long: the rest of it is passed over. */
+  /** That line was reported as too long: the rest of it is skipped. */
   let passing = false;
   let first = true;
   const make = (text: string, isText = true): Line => {
@@ -35,7 +35,7 @@ export async function* readLines(
     return { text: text.endsWith("\r") ? text.slice(0, -1) : text, number, isText, tooLong: false };
   };
   const makeTooLong = (): Line => ({ text: "", number: (number += 1), isText: true, tooLong: true });
-  /** All lines of whole bytes: together when they are text, as nearly always, else each by itself. */
+  /** Splits whole lines: decoded together when all bytes are UTF-8, as nearly always, else one by one. */
   const split = (bytes: Buffer): Line[] => {
     if (isUtf8(bytes))
       return bytes
@@ -49,7 +49,7 @@ export async function* readLines(
   for await (const chunk of chunks) {
     let bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     if (first && bytes.length > 0) {
-      // a chunk of one or two bytes would hide the mark, and no reader makes such
+      // a first chunk of one or two bytes would hide the mark; no reader makes such chunks
       if (bytes.subarray(0, 3).equals(byteOrderMark)) bytes = bytes.subarray(3);
       first = false;
     }

@@ -17,7 +17,10 @@ export interface LockDecision<Answer> {
   answer: Answer;
 }
 
-/** Why nothing was done: this path could not be, and who holds it (null: nobody, or a relative holds one). */
+/**
+ * The first path that could not be locked, renewed or released, and its owner (null: the path itself is free, or only locked above
+ * or below).
+ */
 export interface LockRefusal {
   path: LockPath;
   owner: string | null;
@@ -26,7 +29,7 @@ export interface LockRefusal {
 export const defaultLockMs = 60_000;
 export const longestLockMs = 1_000_000_000;
 
-/** A path as one string: sorts below its parent's and above nothing else's; the labels cannot be confused. */
+/** A path as one string: a prefix of the keys of all paths below it, and of no others. Labels are escaped and cannot be confused. */
 export const lockKey = (path: LockPath): string =>
   path
     .map(
@@ -50,7 +53,7 @@ function lockable(view: LockView, path: LockPath): boolean {
   return true;
 }
 
-/** What is asked: paths, for an owner, until a time. */
+/** A request for paths, by an owner, until a deadline. */
 export interface LockAsk {
   owner: string;
   paths: readonly LockPath[];
@@ -75,7 +78,7 @@ export const decideLock: LockRule<LockRefusal | null> = (view, { owner, paths, d
   return { set: paths.map((path) => ({ path, owner, deadline })), release: [], answer: null };
 };
 
-/** Each path in order, against the locks just taken too: the answer says which were granted. */
+/** Locks each path that it can, in order, counting the locks just taken: the answer says which were granted. */
 export const decideLockSome: LockRule<boolean[]> = (view, { owner, paths, deadline }) => {
   const taken = new Map(view);
   const set: Lock[] = [];
@@ -109,7 +112,7 @@ export const decideUnlock: LockRule<LockRefusal | null> = (view, ask) => {
 const below = (view: LockView, { paths }: LockAsk): [string, Lock][] =>
   [...view].filter(([key]) => paths.some((path) => key.startsWith(lockKey(path))));
 
-/** Who holds each path itself. */
+/** The owner of each path itself, or null. */
 export const readOwners: LockRule<(string | null)[]> = (view, { paths }) =>
   answered(paths.map((path) => view.get(lockKey(path))?.owner ?? null));
 

@@ -34,7 +34,7 @@ const unitsOutOfByteOrder = /[\ud800-\uffff]/;
  * too long; what was given is not kept.
  */
 export function checkName(kind: NameKind, name: unknown): string {
-  // Once or more for every unit that moves: a UTF-16 unit is at most three bytes, so short names need no counting.
+  // A hot path, taken for every work unit: a UTF-16 unit is at most three bytes, so short names need no counting.
   if (typeof name === "string") {
     const { min, max } = nameLimits[kind];
     if (name.length >= min && name.length * 3 <= max && !anySurrogate.test(name)) return name;
@@ -114,7 +114,7 @@ export function canonicalName(name: string): string {
   return anySurrogate.test(name) ? nameFromBytes(nameToBytes(name)) : name;
 }
 
-/** Whether JavaScript's own `<` orders this name by bytes among others of which the same is true. */
+/** Whether JavaScript's `<` orders this name by bytes, compared with other plain names. */
 export function isPlainName(name: string): boolean {
   return !unitsOutOfByteOrder.test(name);
 }

@@ -5,14 +5,14 @@ import type { DesiredState } from "./worker.ts";
 export const schedulingPolicies = ["weighted", "python"] as const;
 export type SchedulingPolicy = (typeof schedulingPolicies)[number];
 
-/** What the weights of work specs are shares of: of the choices that are made, or of the time that workers spend. */
+/** What the weights of work specs divide: the choices of the scheduler, or the time that workers spend. */
 export const shareKinds = ["choices", "time"] as const;
 export type ShareKind = (typeof shareKinds)[number];
 
 export interface NamespaceSettings {
   policy: SchedulingPolicy;
   share: ShareKind;
-  /** What all workers of the namespace should do, where they have no setting of their own. */
+  /** What the workers of the namespace should do, unless they have their own setting. */
   desired: DesiredState;
 }
 

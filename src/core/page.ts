@@ -11,7 +11,7 @@ export interface PageStart {
   previous?: string;
 }
 
-/** Every page of a listing: the next is asked for when this one was taken. */
+/** Yields every page of a listing. Reads the next page only when the caller asks for it. */
 export async function* eachPage<Row>(
   read: (from: PageStart) => Promise<Page<Row>>,
 ): AsyncGenerator<Row[], void, undefined> {
@@ -30,10 +30,10 @@ export async function* eachRow<Row>(
   for await (const rows of eachPage(read)) yield* rows;
 }
 
-/** Rows of one page where the caller wants a certain number of rows and does not care how many come at once. */
+/** The page size where the caller wants a total number of rows, however many come at once. */
 const rowsAtOnce = 1000;
 
-/** Reads no more than `limit` rows. */
+/** Where a page begins, and the most rows that it may have. */
 export interface PageRequest extends PageStart {
   limit: number;
 }

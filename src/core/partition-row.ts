@@ -2,10 +2,10 @@
 import { holdOf, type HoldReason, type LaneState } from "./partitions.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 
-/** Units of one partition are counted to this many: a partition with more has at least so many. */
+/** Counting stops at this many units of a partition: a partition with more shows this number. */
 export const maxCountedInPartition = 1000;
 
-/** What a store tells of a partition. Counts of `maxCountedInPartition` and more may be too low, but not below it. */
+/** What a store reports of a partition. A count of `maxCountedInPartition` or more may be too low, but not below that number. */
 export interface LaneRow extends Readonly<LaneState> {
   /** Units that are available. */
   readonly waiting: number;
@@ -16,14 +16,14 @@ export interface LaneRow extends Readonly<LaneState> {
 export interface PartitionRow {
   /** Empty for units without one. */
   partition: string;
-  /** Units that are available, and that run: at most 1,000 of each are counted. */
+  /** Available and running units; counting stops at 1,000 of each. */
   waiting: number;
   running: number;
   /** The first of the units that wait, by priority and name; null when none does. */
   first: string | null;
   /** The rule that keeps its units waiting; null when one may begin, or none waits. */
   held: Exclude<HoldReason, "nothing"> | null;
-  /** When a rate allows the next unit; 0 when nothing is held, or until another unit ends. */
+  /** When its rate allows the next unit; 0 when nothing is held, or when the hold lasts until another unit ends. */
   until: number;
   /** The state in words. */
   reason: string;

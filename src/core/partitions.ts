@@ -1,15 +1,15 @@
 /**
  * Partitions, rates and limits: which of a work spec's units may be handed out now, beyond its `max_running`.
  *
- * A lane is what a work spec knows of one partition: how many of its units run, which of them have begun, when its rate has the next
- * token. Lanes are served in turns: the lane with the most urgent unit first, or with `fair` every lane alike; among equals, the
- * next in the order of names after the one that was served last. One turn is one unit, or with `fair` as many as the weight of the
- * partition. Within a lane the order is that of every claim: highest priority first, then names.
+ * A lane is the state of one partition of a work spec: how many units run, how many have begun, and when its rate has the next
+ * token. Lanes take turns. The lane with the highest waiting priority goes first; with `fair`, priorities do not matter. Among
+ * equals, the next lane in name order after the one served last goes first. A turn is one unit, or with `fair` as many as the
+ * weight of the partition. Within a lane units follow the order of every claim: highest priority first, then name.
  */
 import { isTripped } from "./breaker.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 
-/** So many units in so much time, with a burst of so many at once. Without a limit, or with 0, there is no rate. */
+/** At most `limit` units may begin per `periodMs`, up to `burst` of them at once. Without a limit, or with 0, there is no rate. */
 export interface Rate {
   limit?: number;
   /** A second when absent. */
@@ -25,8 +25,8 @@ const tokenMs = ({ limit = 0, periodMs = 1000 }: Rate): number => periodMs / lim
 const burstOf = ({ burst = 1 }: Rate): number => Math.max(1, burst);
 
 /**
- * A token bucket in one number (GCRA): `full` is when the bucket will be full again. What an earlier, slower rate or a clock that was
- * ahead left behind counts no more than an empty bucket.
+ * A token bucket in one number (GCRA): `full` is when the bucket will be full again. A time too far ahead, left by a slower rate or
+ * by a clock that was ahead, counts as an empty bucket.
  */
 const fillTime = (rate: Rate, full: number, now: number): number =>
   Math.min(Math.max(full, now), now + burstOf(rate) * tokenMs(rate));
@@ -35,15 +35,15 @@ const fillTime = (rate: Rate, full: number, now: number): number =>
 export function tokensOf(rate: Rate, full: number, now: number): number {
   if (!hasRate(rate)) return Infinity;
   const missing = (fillTime(rate, full, now) - now) / tokenMs(rate);
-  // a hair less than a whole token is one: times are sums of fractions
+  // tolerate rounding errors: times are sums of fractions
   return Math.max(0, Math.floor(burstOf(rate) - missing + 1e-6));
 }
 
-/** The bucket after so many units. Tokens do not come back when a unit ends. */
+/** The bucket after `count` units have begun. Tokens do not come back when a unit ends. */
 export const takeTokens = (rate: Rate, full: number, now: number, count: number): number =>
   hasRate(rate) && count > 0 ? fillTime(rate, full, now) + count * tokenMs(rate) : full;
 
-/** When the rate allows one more. */
+/** When the rate allows the next unit. */
 export const nextToken = (rate: Rate, full: number, now: number): number =>
   Math.max(now, Math.ceil(fillTime(rate, full, now) - (burstOf(rate) - 1) * tokenMs(rate) - 1e-6));
 
@@ -51,7 +51,7 @@ export const nextToken = (rate: Rate, full: number, now: number): number =>
 export const hasLanes = ({ maxRunningPerPartition, ratePerPartition, order, fair }: WorkSpecMeta): boolean =>
   maxRunningPerPartition > 0 || order !== "" || fair !== "" || hasRate(ratePerPartition);
 
-/** What of the metadata concerns lanes, to see whether it has changed. */
+/** The metadata that lanes depend on, as a string, to detect changes. */
 export const laneRules = ({
   maxRunningPerPartition,
   ratePerPartition,
@@ -61,7 +61,7 @@ export const laneRules = ({
 }: WorkSpecMeta): string =>
   JSON.stringify([maxRunningPerPartition, ratePerPartition, order, fair, partitionWeights]);
 
-/** Whether claims of the work spec have to look at more than its units and `max_running`. */
+/** Whether claims of the work spec must check more than its units and `max_running`. */
 export const hasFlowRules = (meta: WorkSpecMeta): boolean =>
   hasRate(meta.rate) || hasLanes(meta) || meta.limits.length > 0 || isTripped(meta);
 
@@ -71,16 +71,16 @@ export interface LaneState {
   readonly running: number;
   /** Units that were claimed and have not ended: pending, or given back, or waiting for another try. */
   readonly begun: number;
-  /** Those of them that are available. */
+  /** Begun units that are available. */
   readonly begunAvailable: number;
   /** When the bucket of `rate_per_partition` is full again. */
   full: number;
 }
 
-/** `nothing`: it turned out to have no unit that can be handed out at this moment. */
+/** `nothing`: the lane has no unit that can be handed out at this moment. */
 export type HoldReason = "max_running_per_partition" | "rate_per_partition" | "order" | "nothing";
 
-/** Why nothing of a lane is handed out. `until` is when that changes by itself; 0 is when something happens to its units. */
+/** Why a lane hands out nothing. `until` is when the hold ends by itself; 0 means that it lasts until one of the lane's units changes. */
 export interface Hold {
   reason: HoldReason;
   until: number;
@@ -102,18 +102,21 @@ export function holdOf(meta: WorkSpecMeta, lane: LaneState, now: number): Hold |
 export const begunFirst = (meta: WorkSpecMeta, lane: LaneState): boolean =>
   meta.order !== "" && lane.begun > 0;
 
-/** Whether an attempt that lost its lease may run again: another unit of its partition may have its place. */
+/** Whether an attempt whose lease expired may run again: another unit of its partition may have taken its place. */
 export const mayRunAgain = (meta: WorkSpecMeta, running: number): boolean =>
   !(meta.order !== "" && running > 0) &&
   !(meta.maxRunningPerPartition > 0 && running >= meta.maxRunningPerPartition);
 
-/** Whose turn it is: the partition that was served last, and how many units it has had of its turn. */
+/** The state of the rotation: the partition that was served last, and how many units of its turn it has had. */
 export interface Turn {
   cursor: string;
   turn: number;
 }
 
-/** How many units a turn of the partition is. To look for a name that was not a key before costs more than to see that there are none. */
+/**
+ * How many units a turn of the partition has. Tests for an empty object first: looking up a name that was never a property key
+ * costs more.
+ */
 const weightOf = ({ fair, partitionWeights }: WorkSpecMeta, partition: string): number =>
   fair !== "" && hasAny(partitionWeights) && Object.hasOwn(partitionWeights, partition)
     ? (partitionWeights[partition] ?? 1)
@@ -124,14 +127,14 @@ function hasAny(weights: Readonly<Record<string, number>>): boolean {
   return false;
 }
 
-/** Whether the partition that was served last is to be served again before others. */
+/** Whether the partition that was served last is served again before others. */
 export const turnGoesOn = (meta: WorkSpecMeta, { cursor, turn }: Turn): boolean =>
   turn > 0 && turn < weightOf(meta, cursor);
 
-/** The turn after one more unit of a partition. */
+/** The rotation after one more unit of a partition. */
 export const nextTurnOf = (meta: WorkSpecMeta, before: Turn, partition: string): Turn => ({
   cursor: partition,
-  // the names last: to compare two that differ reads both of them
+  // names are compared last: comparing two different names reads both of them
   turn: turnGoesOn(meta, before) && partition === before.cursor ? before.turn + 1 : 1,
 });
 
@@ -143,8 +146,8 @@ export const rankOf = ({ fair }: WorkSpecMeta, priority: number): number =>
 const manyUnits = 100;
 
 /**
- * Whether so many new units get their ids, and so their places in memory and on the disk, in the order in which their partitions will
- * take turns: a claim takes units of many partitions, and finds those that were added together beside each other.
+ * Whether this many new units get their ids in the order in which their partitions will take turns. Ids decide the place in memory
+ * and on disk: a claim takes units of many partitions, and then finds them beside each other.
  */
 export const addsInTurns = (meta: WorkSpecMeta, count: number): boolean =>
   count >= manyUnits && hasLanes(meta);
@@ -162,7 +165,7 @@ export function inTurns<Unit extends { partition?: string }>(units: readonly Uni
   return turns.flatMap((turn) => turn.sort(byPartition));
 }
 
-/** JavaScript's own order is that of lanes for all but rare names. */
+/** JavaScript's `<` orders all but rare names as lanes do. */
 function byPartition({ partition: a = "" }: { partition?: string }, { partition: b = "" }): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }

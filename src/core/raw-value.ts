@@ -1,8 +1,8 @@
 /**
- * One value inside data, not decoded: where it stands in the text or bytes it came in.
+ * One value inside data, not decoded: its position in the original text or bytes.
  *
- * The engine looks into data in a few places only (chaining, a traceback). It does so here, in both encodings by the
- * same words, and what it hands on is a slice: an output's data is exactly what the worker wrote.
+ * The engine looks into data in a few places only (chaining, a traceback). It uses these functions for both encodings, and passes
+ * on slices: an output's data is exactly what the worker wrote.
  */
 import { major, majorOf } from "./cbor-head.ts";
 import { cborEntries, cborItems, cborStringBytes, cborUntagged } from "./cbor-item.ts";
@@ -21,7 +21,7 @@ export interface RawValue {
 export type RawKind = "object" | "array" | "string" | "number" | "boolean" | "null" | "other";
 
 export interface RawEntry {
-  /** The key's text by the rule of names; `isString` is false for keys such as 1, which JSON does not have. */
+  /** The key as text, with bytes decoded as in names; `isString` is false for keys such as 1, which JSON does not have. */
   readonly key: string;
   readonly isString: boolean;
   readonly value: RawValue;
@@ -123,7 +123,7 @@ export function* rawEntries({ data, start }: RawValue): Generator<RawEntry> {
   }
 }
 
-/** The text of a string, bytes by the rule of names; null for any other value. */
+/** The text of a string, with bytes decoded as in names; null for any other value. */
 export function rawText(value: RawValue): string | null {
   const { data, start, end } = value;
   if (rawKind(value) !== "string") return null;
@@ -144,12 +144,12 @@ export function rawNumber(value: RawValue): number | null {
   return Number(number);
 }
 
-/** An object inside data is data of its own: the same text or bytes. Null for any other value. */
+/** An object inside data, as data with the same text or bytes. Null for any other value. */
 export function rawData(value: RawValue): Data | null {
   const { data, start, end } = value;
   if (rawKind(value) !== "object") return null;
-  // V8 keeps the whole text alive for a slice of it; the outputs of a unit are about as long as its data, so be it.
+  // V8 keeps the whole text alive for a slice of it. The outputs of a unit are about as long as its data, so that is acceptable.
   if (typeof data === "string") return data.slice(start, end) as Data;
-  // A copy of its own: bytes are often a view of a frame of many megabytes, and may be written to again.
+  // A copy: bytes are often a view of a frame of many megabytes, and may be overwritten.
   return new Uint8Array(data.subarray(start, end)) as CborBytes;
 }

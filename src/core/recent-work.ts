@@ -1,35 +1,36 @@
 /**
- * What was measured of each work spec lately: how many attempts began, and how much of their time workers spent on it. It is read from
- * the history, which all daemons write, with what this process has counted since on top; at most once in a few seconds, never for a claim.
+ * Recent measurements of each work spec: how many attempts began, and how much time workers spent on it. They come from the
+ * history, which all daemons write, plus what this process has counted since; read at most once every few seconds, not for every
+ * claim.
  */
 import { readRecord, type HistoryRecord } from "./history.ts";
 import { keepsHistory, stepOf } from "./recording.ts";
 import type { Store } from "./store.ts";
 
 export interface RecentWork {
-  /** Attempts that began, and the time of those that ended, in milliseconds. What is older counts less. */
+  /** Attempts that began, and the total duration of those that ended, in milliseconds. Older ones count less. */
   started: number;
   workedMs: number;
-  /** How long an attempt takes on average; null as long as none has ended. */
+  /** The average duration of an attempt; null as long as none has ended. */
   meanMs: number | null;
 }
 
-/** By the id of the work spec; those of which nothing is known are left out. */
+/** By the id of the work spec. Work specs that are newer than the cached reading are missing. */
 export type RecentWorks = ReadonlyMap<number, RecentWork>;
 
 const minute = 60_000;
-/** Records of the last ten minutes are read. What happened a minute before something else counts half as much. */
+/** Records of the last ten minutes are read. Their weight halves with every minute of age. */
 const windowMs = 10 * minute;
 const halfLifeMs = minute;
 /**
- * More attempts of one minute than this do not count more for the average: of a work spec that has become slow, the many short ones before
- * would hide the few long ones since.
+ * A minute adds at most this many attempts to the average. Otherwise, in a work spec that has become slow, the many short attempts
+ * before would hide the few long ones since.
  */
 const enoughAttempts = 20;
-/** Where no attempt has ended for so long, the average is that of the last day, which is read once. */
+/** If no attempt has ended in the window, the average is that of the last day, which is read once, in longer steps. */
 const longStepMs = 15 * minute;
 const longWindowMs = 24 * 60 * minute;
-/** How long a reading is used: at least this, and longer with very many work specs. */
+/** How long a reading is cached: at least this, and longer with very many work specs. */
 const usableMs = 2000;
 const usableMsPerSpec = 10;
 const maxNamespaces = 1000;
@@ -40,27 +41,27 @@ interface Sums {
   workedMs: number;
 }
 
-/** By work spec, then by when a step begins. */
+/** By work spec, then by the start of the step. */
 type Steps = Map<number, Map<number, Sums>>;
 
 interface Reading {
   until: number;
   works: RecentWorks;
-  /** The averages of the last day, of work specs none of whose attempts has ended for ten minutes; null where there is none. */
+  /** The average over the last day, for work specs without an attempt that ended in the last ten minutes; null without any. */
   longMeans: Map<number, number | null>;
 }
 
 export class RecentWorkReader {
   readonly #store: Store;
   readonly #readings = new Map<string, Reading>();
-  /** Namespaces that are being read, and what that will give. */
+  /** Readings in progress, by namespace. */
   readonly #underWay = new Map<string, Promise<RecentWorks>>();
 
   constructor(store: Store) {
     this.#store = store;
   }
 
-  /** Of these work specs. Unless it must be `fresh`, a caller is given the reading before while it is good, or while another reads. */
+  /** Unless `fresh`, returns the cached reading while it is valid, or while another caller reads a new one. */
   async read(ns: string, specs: readonly { id: number }[], now: number, fresh = false): Promise<RecentWorks> {
     const last = this.#readings.get(ns);
     const underWay = this.#underWay.get(ns);
@@ -131,7 +132,7 @@ export class RecentWorkReader {
 
 const nothing: RecentWork = { started: 0, workedMs: 0, meanMs: null };
 
-/** The minutes of a work spec, of which the newer count more. */
+/** Adds up the minutes of a work spec; newer ones count more. */
 function weigh(minutes: ReadonlyMap<number, Sums> | undefined, now: number): RecentWork {
   let [started, workedMs, attempts, attemptsMs] = [0, 0, 0, 0];
   for (const [time, one] of minutes ?? []) {

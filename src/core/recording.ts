@@ -1,10 +1,10 @@
 /**
- * How the history is made. Rules and fast paths note what happens (`Notes`); a store hands the notes of a transaction to its
- * `Happened` once that has been committed, so that what was rolled back is never counted. Every ten seconds the engine puts the
- * counts into records and writes them.
+ * How the history is made. Rules and fast paths note what happens (`Notes`). A store passes the notes of a transaction to its
+ * `Happened` after the commit, so that rolled-back work is never counted. Every ten seconds the engine puts the counts into records
+ * and writes them.
  *
- * A record belongs to one writer, an engine from its start to its end, and is written whole each time: writing it twice is the
- * same as once, and no two engines ever change the same row.
+ * A record belongs to one writer, an engine from its start to its end, and is always written whole: writing it twice has the same
+ * effect as once, and no two engines ever change the same row.
  */
 import type { BreakerEvent } from "./breaker.ts";
 import {
@@ -21,13 +21,13 @@ import {
 } from "./history.ts";
 import type { Store } from "./store.ts";
 
-/** An ability of a store that keeps a history. */
+/** Implemented by stores that keep a history. */
 export interface HistoryKeeper {
-  /** What happened through this store since it was last taken. */
+  /** The events counted by this store since they were last taken. */
   readonly happened: Happened;
-  /** A number that no other writer of this store has or had. */
+  /** A number that no other writer of this store has ever had. */
   newWriter(): number;
-  /** Writes records, each in place of what this writer wrote before; those of specs and namespaces that are gone are left out. */
+  /** Writes records, each replacing this writer's earlier version. Skips deleted work specs and namespaces. */
   putHistory(writer: number, rows: readonly HistoryRow[]): Promise<void>;
   /** The records of these specs from `from` to before `to`, in any order; 0 is the namespace as a whole. */
   readHistory(
@@ -58,10 +58,10 @@ export interface StoredRecord {
 
 export const keepsHistory = (store: Store): store is Store & HistoryKeeper => "readHistory" in store;
 
-/** Something happened to `count` units of a work spec; `ms` is how long it took, or had waited. Below 0 is not known. */
+/** Receives events of `count` units. `ms` is how long the attempt took, or the unit had waited; below 0 is not known. */
 export interface Notes {
   note(spec: number, happening: Happening, at: number, ms: number, count: number): void;
-  /** A breaker tripped, or no longer is. */
+  /** A breaker tripped or closed. */
   breaker(event: BreakerEvent): void;
 }
 
@@ -70,14 +70,14 @@ const kinds = Object.fromEntries(happenings.map((happening, i) => [happening, i]
   number
 >;
 
-/** Notes that are kept room for at first, and from one transaction to the next at most. */
+/** The initial capacity in notes, and the largest that is kept for the next transaction. */
 const firstNotes = 16;
 const keptNotes = 10_000;
 const noItems = new Float64Array(0);
 
-/** What a transaction has noted so far; nothing of it counts before the commit. */
+/** The notes of a transaction. They do not count before the commit. */
 export class Noted implements Notes {
-  /** Five numbers for each note: neighbours that differ in nothing are one. */
+  /** Five numbers for each note. Consecutive notes that differ only in their count are merged. */
   #items = noItems;
   #used = 0;
   #breakers: BreakerEvent[] = [];
@@ -125,7 +125,7 @@ export class Noted implements Notes {
     if (this.#items.length > 5 * keptNotes) this.#items = noItems;
   }
 
-  /** It has happened. */
+  /** Passes the notes on, after the commit. */
   committed(): void {
     if (this.#breakers.length > 0) {
       for (const event of this.#breakers) this.#happened.breaker(event);
@@ -138,25 +138,25 @@ export class Noted implements Notes {
   }
 }
 
-/** Steps that are remembered where nobody takes them. */
+/** The most steps that are kept while no recorder takes them. */
 const maxSteps = 60;
 
 /** Counts by step and work spec. */
 export class Happened implements Notes {
-  /** Whether anybody records what happens. */
+  /** Whether a recorder takes the counts. */
   on = false;
-  /** Units that were late, whether that is recorded or not. */
+  /** Late units, counted even without a recorder. */
   late = 0;
-  /** Those who are told of breakers. */
+  /** Callbacks for breaker events. */
   readonly breakers = new Set<(event: BreakerEvent) => void>();
   readonly #steps = new Map<number, Map<number, HistoryRecord>>();
-  // the latest notes, which differ in nothing: units of one batch are counted together
+  // the current run of equal notes: units of one batch are counted together
   #spec = -1;
   #happening: Happening = "added";
   #at = -1;
   #ms = -1;
   #count = 0;
-  // where they go: the notes of a unit mostly are of one step
+  // caches the record they are added to: consecutive notes are mostly of the same step
   #record: HistoryRecord | null = null;
   #recordSpec = -1;
   #recordTime = -1;
@@ -211,14 +211,14 @@ export class Happened implements Notes {
     return record;
   }
 
-  /** What happened since `from` and has not been taken yet. */
+  /** The records from `from` on that have not been taken yet. */
   *untaken(from: number): Generator<[time: number, spec: number, record: HistoryRecord]> {
     this.#add();
     for (const [time, specs] of this.#steps)
       if (time >= from) for (const [spec, record] of specs) yield [time, spec, record];
   }
 
-  /** Takes out what happened before a time. */
+  /** Removes and returns the records of steps before a time. */
   take(before: number): Map<number, Map<number, HistoryRecord>> {
     this.#add();
     const taken = new Map<number, Map<number, HistoryRecord>>();
@@ -236,15 +236,15 @@ function add(histogram: Map<number, number>, ms: number, count: number): void {
 
 // ---- the engine's part
 
-/** So long a step is kept open for what is told of it late: by verbs under way when it ended, or after a failed write. */
+/** How long a step stays open for late notes: from verbs that were running when it ended, or after a failed write. */
 const openMs = 60_000;
-/** Records of so many work specs are written at a time: those with the most units, and the most that happened. */
+/** Records of at most this many work specs are written at a time: those with the most units and events. */
 const maxSpecs = 1000;
 /** Old records removed at a time, and how often. */
 const maxDropped = 5000;
 const dropEveryMs = 60_000;
 
-/** When the step begins that a time lies in. */
+/** The start of the step that contains a time. */
 export const stepOf = (time: number, stepMs: number): number => time - (time % stepMs);
 
 interface OpenRecord {
@@ -260,7 +260,7 @@ interface Entry {
   record: HistoryRecord;
 }
 
-/** Puts what happened into records, and writes them. One for each engine. */
+/** Puts the counted events into records, and writes them. Each engine has one. */
 export class Recorder {
   readonly #store: Store & HistoryKeeper;
   readonly #writer: number;
@@ -268,7 +268,7 @@ export class Recorder {
   #changes: { namespace: string; change: HistoryChange }[] = [];
   /** Steps before this one were recorded. */
   #recorded: number;
-  /** What happened before this is counted as if it had happened then: older records are closed. */
+  /** Events before this time are counted at this time: older records are closed. */
   #floor = -Infinity;
   #dropped = -Infinity;
   #running: Promise<void> = Promise.resolve();
@@ -280,12 +280,12 @@ export class Recorder {
     this.#recorded = stepOf(now, finestStepMs);
   }
 
-  /** To be shown as a mark; those that are too many to remember are forgotten. */
+  /** Notes a change of a work spec, to be shown as a mark. Changes beyond the limit are dropped. */
   changed(namespace: string, change: HistoryChange): void {
     if (change.what !== "" && this.#changes.length < maxSpecs) this.#changes.push({ namespace, change });
   }
 
-  /** Records the steps that are over and were not recorded yet; with `all`, the one under way as well. */
+  /** Records the completed steps that were not recorded yet; with `all`, the current one as well. */
   record(now: number, all = false): Promise<void> {
     const end = stepOf(now, finestStepMs);
     if (this.#recorded >= end && !all) return Promise.resolve();
@@ -295,7 +295,7 @@ export class Recorder {
       await this.#write(end);
       if (now >= this.#dropped + dropEveryMs) await this.#drop(now);
     });
-    // one after the other, whatever became of the one before
+    // recordings run one after the other, even after one has failed
     this.#running = recorded.catch(() => undefined);
     return recorded;
   }
@@ -308,7 +308,7 @@ export class Recorder {
     const namespaces = new Map<number, string>();
     const ids = new Map<string, number>();
     const entries: Entry[] = [];
-    // how it stands now is how the step ended that is over now
+    // the current counts are those at the end of the step that is over now
     const time = this.#recorded - (before === Infinity ? 0 : finestStepMs);
     const spaces = new Map<string, HistoryRecord>();
     for (const { id, namespace, workSpec, counts } of tallies) {
@@ -343,7 +343,7 @@ export class Recorder {
     }
     const busiest = busiestOf(entries);
     for (const { spec, time: at, record } of entries) {
-      // what happened to a spec that is gone is gone with it
+      // events of a deleted spec are dropped
       const namespace = namespaces.get(spec);
       if (namespace === undefined) continue;
       if (busiest === null || busiest.has(spec)) this.#add(namespace, spec, at, record);
@@ -351,7 +351,7 @@ export class Recorder {
     }
   }
 
-  /** Adds to the record of a spec, or of a namespace, in each of the steps that a time lies in. */
+  /** Adds to the record of a spec, or of a namespace, for each step length. */
   #add(namespace: string, spec: number, time: number, record: HistoryRecord): void {
     const at = Math.max(time, this.#floor);
     for (const { stepMs } of historySteps) {
@@ -383,7 +383,7 @@ export class Recorder {
     let max = 0;
     for (const { stepMs, keptMs } of historySteps)
       max = Math.max(max, await this.#store.dropHistory(stepMs, now - keptMs - stepMs, maxDropped));
-    // while there is much to remove, some of it goes with every recording
+    // while there is more to remove, every recording removes some
     if (max < maxDropped) this.#dropped = now;
   }
 }
@@ -393,7 +393,7 @@ const keyOf = (namespace: string, workSpec: string): string => `${namespace}\0${
 const openUnits = ({ running, waiting, delayed, blocked }: HistoryRecord): number =>
   running + waiting + delayed + blocked;
 
-/** The work specs to write records of, where there are too many; null is all. */
+/** The work specs to write records of, when there are too many; null is all. */
 function busiestOf(entries: readonly Entry[]): Set<number> | null {
   const weights = new Map<number, number>();
   for (const { spec, record } of entries) {

@@ -1,6 +1,6 @@
 /**
- * What callers may ask: every value of a request is checked and brought into the form that stores take, before anything is
- * done. An error names the field, and in a list the item.
+ * Checks every value of a request and converts it to the form that stores take, before anything is done. An error names the field,
+ * and in a list the item.
  */
 import type { ActionInput } from "./action.ts";
 import {
@@ -146,14 +146,14 @@ export class Requests {
     return put;
   }
 
-  /** What is to be changed: all units only when told so. */
+  /** Checks which units to change. Without conditions, it is refused unless `all` is set. */
   selection(selection: WorkUnitSelection): WorkUnitWhere {
     const where = this.where(selection);
     if (Object.keys(where).length === 0 && selection.all !== true) throw new CoordinateError("empty_query");
     return where;
   }
 
-  /** What is asked for; all units when it says nothing. */
+  /** Checks a query. Without conditions, it matches all units. */
   where(query: WorkUnitSelection | WorkUnitQuery): WorkUnitWhere {
     const where: WorkUnitWhere = {};
     if (query.names !== undefined) where.names = this.names("names", "work unit", query.names);
@@ -193,7 +193,7 @@ export class Requests {
     };
   }
 
-  /** Null for a name that was never handed out. `chance` is for the delay of a retry. */
+  /** Null for an attempt id of a form that is never issued. `chance` is for the delay of a retry. */
   change(change: AttemptChange, chance: Random, now: number): Settle | null {
     const { action } = checkObject("change", change);
     checkOneOf("action", action, attemptActions);
@@ -320,7 +320,7 @@ function checkNames(field: string, kind: NameKind, names: readonly string[], max
   return distinct;
 }
 
-/** A batch is named in a label. */
+/** The name of a batch must fit in a label. */
 export const checkBatch = (name: unknown): string =>
   batchOf([checkName("label", batchLabel(checkText("batch", name)))]) ?? "";
 
@@ -334,7 +334,7 @@ export function checkRequestId(id: string | undefined): string | null {
   return id;
 }
 
-/** When a unit is late, and when it is of no use any more; null when it says nothing of that. */
+/** The deadline and expiry of a unit; null when it has neither. */
 function checkTiming(unit: WorkUnitInput, now: number): UnitTiming | null {
   const timing: UnitTiming = {};
   for (const [key, span] of [
@@ -361,7 +361,7 @@ function checkProgress(progress: AttemptProgress): AttemptProgress {
   return { done, note: checkNote("progress.note", note) };
 }
 
-/** A few words for people; none when absent. */
+/** A few words for people; empty when absent. */
 export function checkNote(field: string, text: string | undefined): string {
   if (text === undefined) return "";
   if (checkText(field, text).length > longestNote)

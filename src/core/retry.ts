@@ -1,6 +1,6 @@
 /**
- * Retry policies: how often a unit is tried, and how long it waits between two tries. A work spec has one, and so may a unit;
- * what the unit says takes the place of what its work spec says.
+ * Retry policies: how often a unit is tried, and how long it waits between two tries. A work spec has a policy, and a unit may
+ * override it.
  */
 import { checkCount, checkNumber, checkObject, checkOneOf, checkSpan, refuseOthers } from "./check.ts";
 import { CoordinateError } from "./errors.ts";
@@ -16,7 +16,7 @@ export interface Backoff {
   delayMs?: number;
   /** Never longer than this; an hour when absent. */
   maxMs?: number;
-  /** The share of the wait that is left to chance, 0 to 1: with 0.5, between half of it and all of it. 0 when absent. */
+  /** The random share of the wait, 0 to 1: with 0.5, the wait is between half of it and all of it. 0 when absent. */
   jitter?: number;
 }
 
@@ -26,13 +26,13 @@ export interface RetryPolicy {
   backoff?: Backoff;
 }
 
-/** What a work spec says. */
+/** The retry settings of a work spec. */
 export interface SpecRetry {
   readonly maxRetries: number;
   readonly retry: RetryPolicy;
 }
 
-/** What a unit says of itself. */
+/** A unit's own retry settings. */
 export interface UnitRetry {
   /** As `max_retries` of a work spec; 0 is unlimited. */
   maxRetries?: number;
@@ -41,24 +41,24 @@ export interface UnitRetry {
 
 const smaller = (a = 0, b = 0): number => (a === 0 || b === 0 ? a + b : Math.min(a, b));
 
-/** After how many tries a unit fails that says nothing of its own; 0 is unlimited. */
+/** The try limit for units without their own; 0 is unlimited. */
 export const specTryLimit = ({ maxRetries, retry }: SpecRetry): number => smaller(maxRetries, retry.attempts);
 
-/** The unit's own limit; null when that of its work spec holds. */
+/** The unit's own try limit; null when that of its work spec applies. */
 export const ownTryLimit = (own: UnitRetry | null): number | null =>
   own === null || (own.maxRetries === undefined && own.retry?.attempts === undefined)
     ? null
     : smaller(own.maxRetries, own.retry?.attempts);
 
-/** Whether a unit was tried as often as it says itself, or else as `limit` says; 0 is unlimited. */
+/** Whether a unit has reached its own try limit, or else `limit`; 0 is unlimited. */
 export function isSpent(tries: number, own: UnitRetry | null, limit: number): boolean {
   const max = ownTryLimit(own) ?? limit;
   return max > 0 && tries >= max;
 }
 
 /**
- * What follows from an error in the try of this number. A number is when to try again, in milliseconds from now; `exhausted`:
- * there were tries and no more are left; `final`: nothing says that it should be tried again. `random` is between 0 and 1.
+ * Decides what follows an error in the try of this number. A number is the wait until the next try, in milliseconds; `exhausted`:
+ * no tries are left; `final`: neither a limit nor a backoff asks for another try. `random` is between 0 and 1.
  */
 export function retryAfter(
   spec: SpecRetry,
@@ -82,7 +82,7 @@ function waitMs(
   return Math.round(Math.min(maxMs, delayMs * times) * (1 - jitter * random));
 }
 
-/** Checks what a caller says of a unit. Throws `bad_argument` naming the field. */
+/** Checks the retry policy of a unit. Throws `bad_argument` naming the field. */
 export function checkRetry(given: RetryPolicy, now: number): RetryPolicy {
   const { attempts, backoff, ...rest } = checkObject("retry", given);
   refuseOthers("retry", rest);

@@ -1,8 +1,8 @@
 /**
- * Schedules: the times at which a work spec makes units of its own. Pure: times in, times out.
+ * Schedules: the times at which a work spec makes units by itself. Pure functions from times to times.
  *
- * A cron expression is read as the clock of its time zone shows it. Where that clock is set forward, a time that does not
- * exist is the first moment after the gap; where it is set back, a fixed time comes once and a step (`*`, `0-59/15`) goes on
+ * A cron expression is evaluated in the local time of its time zone. When the clock is set forward, a time that does not exist
+ * becomes the first moment after the gap. When it is set back, a fixed time comes once, and a step (`*`, `0-59/15`) continues
  * through both hours.
  */
 import { Cron } from "croner";
@@ -15,7 +15,7 @@ export type OverlapPolicy = (typeof overlapPolicies)[number];
 /** When units are made: by one of `cron`, `everyMs` and `at`. None of them: there is no schedule. */
 export interface Schedule {
   cron?: string;
-  /** Of `cron`; UTC when absent. */
+  /** The time zone of `cron`; UTC when absent. */
   timezone?: string;
   /** Counted from `start`, else from 1970. */
   everyMs?: number;
@@ -23,12 +23,12 @@ export interface Schedule {
   start?: number;
   end?: number;
   jitterMs?: number;
-  /** How many runs are made up for after an outage, the latest ones; 1 when absent. */
+  /** How many missed runs are made after an outage, the latest ones; 1 when absent. */
   catchUp?: number;
   overlap?: OverlapPolicy;
 }
 
-/** A run that is made later than this has been missed, and is left to `catchUp`. */
+/** A run that would be made later than this was missed: `catchUp` decides about it. */
 export const graceMs = 60_000;
 const minEveryMs = 1000;
 const maxDates = 10_000;
@@ -42,7 +42,7 @@ export const runName = (time: number): string => new Date(time).toISOString().re
 
 // ---- checking
 
-/** What is wrong with a schedule that is one, by key; null when it is well. */
+/** The first problem of a schedule, with its key; null when it is valid. */
 export function wrongInSchedule(schedule: Schedule): { key: string; problem: string } | null {
   const { cron, timezone, everyMs, at, start = 0, end, catchUp = 1 } = schedule;
   const wrong = (key: string, problem: string): { key: string; problem: string } => ({ key, problem });
@@ -57,7 +57,7 @@ export function wrongInSchedule(schedule: Schedule): { key: string; problem: str
   if (catchUp > maxCatchUp) return wrong("catch_up", `expected at most ${maxCatchUp}`);
   if (cron === undefined) return null;
   try {
-    // a question mark would be the moment at which the expression is read
+    // a question mark would stand for the moment at which the expression is parsed
     if (cron.includes("?")) return wrong("cron", "? is not supported; write *");
     cronOf(cron, timezone);
     return null;
@@ -76,7 +76,7 @@ function isTimezone(name: string): boolean {
   }
 }
 
-/** Parsed expressions: the same few are asked for again and again. */
+/** Cache of parsed expressions: the same few are used again and again. */
 const parsed = new Map<string, Cron>();
 
 function cronOf(expression: string, timezone = "UTC"): Cron {
@@ -92,7 +92,7 @@ function cronOf(expression: string, timezone = "UTC"): Cron {
 
 // ---- times
 
-/** The first time after this one; 0 when there is none. */
+/** The first run after this time; 0 when there is none. */
 export function nextRun(schedule: Schedule, after: number): number {
   const { start = 0, end = latestTime } = schedule;
   const time = nextTime(schedule, Math.max(after, start - 1));
@@ -105,7 +105,7 @@ function nextTime({ cron, timezone, everyMs, at, start = 0 }: Schedule, after: n
   return Math.min(...(at ?? []).filter((time) => time > after), Infinity) % Infinity || 0;
 }
 
-/** The next times after this one, at most so many. */
+/** The next runs after this time, at most `count`. */
 export function nextRuns(schedule: Schedule, after: number, count: number): number[] {
   const times: number[] = [];
   for (let time = nextRun(schedule, after); time > 0 && times.length < count; time = nextRun(schedule, time))
@@ -113,14 +113,14 @@ export function nextRuns(schedule: Schedule, after: number, count: number): numb
   return times;
 }
 
-/** The latest times from one to another, both included, at most so many, in rising order. */
+/** The latest runs from `from` to `to`, both included, at most `count`, in rising order. */
 export function lastRuns(schedule: Schedule, from: number, to: number, count: number): number[] {
   const { cron, timezone, everyMs, at = [], start = 0, end = latestTime } = schedule;
   const min = Math.max(from, start);
   const max = Math.min(to, end);
   let times: number[];
   if (cron !== undefined) {
-    // those before the next full second: times of cron have none but full seconds
+    // runs before the next full second: cron times are full seconds
     const before = Math.min((Math.floor(max / 1000) + 1) * 1000, latestTime);
     times = cronOf(cron, timezone)
       .previousRuns(count, new Date(before))
@@ -137,7 +137,7 @@ export function lastRuns(schedule: Schedule, from: number, to: number, count: nu
 
 // ---- runs
 
-/** When runs are due next; 0 when nothing is to come. A paused work spec makes none. */
+/** When the next run is due; 0 when there is none. A paused work spec has none. */
 export const runsDue = ({ paused, nextRun: next }: WorkSpecMeta): number => (paused ? 0 : next);
 
 export const isRunDue = (meta: WorkSpecMeta, now: number): boolean => {
@@ -146,9 +146,8 @@ export const isRunDue = (meta: WorkSpecMeta, now: number): boolean => {
 };
 
 /**
- * The runs to make now. Of those that have become due since the last were made, the latest `catchUp`; where that is 0, the
- * latest alone, if it is hardly late. Under the overlap policies `skip` and `wait` no more than can be used: one, or one and
- * another that waits for it.
+ * The runs to make now: the latest `catchUp` of those that became due since the last run. If that is 0, only the latest, if it is
+ * at most `graceMs` late. The overlap policy `skip` allows one run, `wait` two: the second waits for the first.
  */
 export function dueRuns({ schedule, nextRun: from }: WorkSpecMeta, now: number): number[] {
   const { catchUp = 1, overlap = "allow" } = schedule;
@@ -157,13 +156,13 @@ export function dueRuns({ schedule, nextRun: from }: WorkSpecMeta, now: number):
   return catchUp > 0 ? times : times.filter((time) => now - time <= graceMs);
 }
 
-/** How much later the unit of a run may begin: another part of the jitter for each run, the same on every daemon. */
+/** How long the unit of a run is delayed: a different part of the jitter for each run, the same on every daemon. */
 export function runDelay(workSpec: string, { jitterMs = 0 }: Schedule, time: number): number {
   if (jitterMs === 0) return 0;
   // FNV-1a
   let hash = 0x811c9dc5;
   for (const char of `${workSpec} ${time}`) hash = Math.imul(hash ^ (char.codePointAt(0) ?? 0), 0x01000193);
-  // the last bits of it are the well mixed ones
+  // the low bits of FNV-1a are the well mixed ones: mix them into the others
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d);
   return Math.floor((((hash ^ (hash >>> 13)) >>> 0) / 2 ** 32) * jitterMs);
 }
@@ -173,7 +172,7 @@ const timesKey = ({ cron, timezone, everyMs, at, start, end }: Schedule): string
   JSON.stringify([cron, timezone, everyMs, at, start, end]);
 
 /**
- * Metadata that is about to be written, with its next run. A schedule whose times stay the same goes on where it was, so that
+ * Adds the next run to metadata that is about to be written. A schedule whose times are unchanged keeps its next run, so that
  * setting a work spec again loses no run; a new one begins after now.
  */
 export function withRuns(old: WorkSpecMeta | null, meta: WorkSpecMeta, now: number): WorkSpecMeta {

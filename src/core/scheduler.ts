@@ -1,8 +1,8 @@
 /**
- * The scheduler: which work spec is the next attempt made for?
+ * The scheduler chooses the work spec of the next attempt.
  *
- * Pure: candidates, request, time, one random number and what was measured in, a choice out. First filters, each with a name, so
- * that every refusal can be explained; then the highest priority; then a weighted draw. See docs/scheduling.md.
+ * It is a pure function of candidates, request, time, one random number and recent measurements. First come filters, each with a
+ * name, so that every refusal can be explained; then the highest priority; then a weighted draw. See docs/scheduling.md.
  */
 import { describeBreaker, probesLeft } from "./breaker.ts";
 import type { Random } from "./clock.ts";
@@ -24,16 +24,16 @@ export interface Candidate {
   pending: number;
   /** The highest priority among the available units; 0 when there are none. */
   topPriority: number;
-  /** When a delayed unit is due or a lease ends, the earliest; 0 when nothing is to come. */
+  /** The earliest time at which a delayed unit is due or a lease ends; 0 when there is none. */
   nextDue: number;
-  /** What holds its units back besides, if anything. `until` is when that changes by itself; 0 is not by itself. */
+  /** What else holds its units back, if anything. `until` is when that ends by itself; 0 is not by itself. */
   held?: Held | null;
 }
 
 export interface Held {
   reason: "rate" | "limit" | "partitions";
   until: number;
-  /** The shared limit. */
+  /** The name of the shared limit, if that is the reason. */
   limit?: string;
 }
 
@@ -43,17 +43,18 @@ export interface ScheduleRequest {
   /** Only work specs of these runtimes, exactly; empty or absent is all. */
   runtimes?: readonly string[];
   /**
-   * Only work specs for which the worker has a task: whose `task` key, else whose name, is one of these or matches one that ends in `*`. Of those
-   * only the ones of the runtime "" or "node", unless `runtimes` lists others, and none that has a `module`. Absent is all; empty is none.
+   * Only work specs for which the worker has a task: whose `task` key, else whose name, is one of these or matches one that ends in
+   * `*`. Their runtime must be "" or "node", unless `runtimes` lists others, and they must not have a `module`. Absent is all;
+   * empty is none.
    */
   tasks?: readonly string[];
-  /** Of work specs without a runtime only those that have a `module`. */
+  /** Leaves out work specs that have neither a runtime nor a `module`. */
   modules?: boolean;
-  /** Not those that need more; absent or 0 is "not stated". */
+  /** Leaves out work specs that need more memory; absent or 0 is "not stated". */
   availableGb?: number;
   /**
-   * The labels of the worker, such as `gpu` or `version=2.3.1`: only work specs whose `requires` they meet. A request for work without
-   * labels meets none; to explain, absent is any worker.
+   * The labels of the worker, such as `gpu` or `version=2.3.1`: only work specs whose `requires` they meet. In a request for work,
+   * absent is no labels; in `explain`, absent is any worker.
    */
   labels?: readonly string[];
 }
@@ -92,22 +93,22 @@ export interface Explained {
   available: number;
   pending: number;
   /**
-   * Of shares of choices, weight x (total pending + 1) - total weight x pending; of shares of time, weight / average duration. 0 for those
-   * excluded before the draw.
+   * With shares of choices: weight x (total pending + 1) - total weight x pending. With shares of time: weight / average duration.
+   * 0 for work specs that are excluded before the draw.
    */
   score: number;
   /** The chance to be chosen by the next request, 0 to 1. */
   chance: number;
-  /** What weights are shares of in this namespace. */
+  /** What weights divide in this namespace: choices or time. */
   share: ShareKind;
-  /** The share that its weight gives it among those that take part in the draw, 0 to 1. */
+  /** Its weight as a share of all weights in the draw, 0 to 1. */
   targetShare: number;
   /**
-   * The share that it had in the last minutes among all work specs of the namespace: of the attempts that began, or of the time of those
-   * that ended. Null when there were none.
+   * Its share among all work specs of the namespace in the last minutes: of the attempts that began, or of the time of those that
+   * ended. Null when there were none.
    */
   measuredShare: number | null;
-  /** How long its attempts took on average lately; null as long as none has ended. */
+  /** The recent average duration of its attempts; null as long as none has ended. */
   meanMs: number | null;
 }
 
@@ -185,7 +186,7 @@ function judgeAll(
   return judged;
 }
 
-/** Shares of choices, which bring the numbers of running units closer to the ratio of the weights. */
+/** Scores for shares of choices: the choices bring the numbers of running units closer to the ratio of the weights. */
 function scoreByRunning(left: readonly Judged[], totalWeight: number, totalPending: number): void {
   for (const one of left) {
     one.score = one.weight * (totalPending + 1) - totalWeight * one.candidate.pending;
@@ -194,8 +195,9 @@ function scoreByRunning(left: readonly Judged[], totalWeight: number, totalPendi
 }
 
 /**
- * Shares of worker time: what takes ten times as long is drawn a tenth as often, which is exact for any number of workers. What runs
- * now matters for what was measured wrong, or not yet: a work spec with a whole claim more than its share running is passed over.
+ * Scores for shares of worker time: a work spec whose attempts take ten times as long is drawn a tenth as often, which is exact for
+ * any number of workers. Running units correct for wrong or missing measurements: a work spec with a whole claim more running than
+ * its share is passed over.
  */
 function scoreByTime(
   left: readonly Judged[],
@@ -206,7 +208,7 @@ function scoreByTime(
 ): void {
   const means = left.map(({ candidate }) => recent.get(candidate.id)?.meanMs ?? null);
   const measured = means.filter((mean) => mean !== null);
-  // those that were not measured are taken for average
+  // work specs without a measurement count as average
   const usual = measured.length === 0 ? 1 : measured.reduce((sum, mean) => sum + mean, 0) / measured.length;
   for (const [i, one] of left.entries())
     if (one.candidate.pending >= (one.weight / totalWeight) * (totalPending + number) + number)
@@ -214,7 +216,7 @@ function scoreByTime(
     else one.score = one.weight / Math.max(shortestMs, means[i] ?? usual);
 }
 
-/** To hand out a unit costs a worker about so much, however little it has to do. */
+/** Handing out a unit costs a worker about this much, however short its task is. */
 const shortestMs = 1;
 
 function keepHighest(judged: readonly Judged[], rank: (one: Judged) => number): void {
@@ -233,7 +235,7 @@ function preferSuccessors(judged: readonly Judged[], now: number): void {
   const successor: Successor = (one) => byName.get(one.candidate.meta.nextWorkSpecName);
   keepHighest(judged, ({ candidate: { meta, topPriority } }) => currentPriority(meta, topPriority, now));
   const able = judged.filter(({ excluded }) => excluded === null);
-  // decided from all that were able, before any of them is excluded
+  // computed for all that may be chosen, before any of them is excluded
   const preempted = able.filter((one) => {
     let preempts = true;
     for (const [at, next] of chain(one, successor)) {
@@ -270,8 +272,8 @@ function onLoop(one: Judged, successor: Successor): boolean {
 }
 
 /**
- * Chooses a work spec for one more attempt, or null when there is nothing to do. Given what was measured, weights are shares of worker
- * time; `number` is how many units are asked for at once.
+ * Chooses a work spec for one more attempt, or null when there is nothing to do. With `recent`, weights are shares of worker time;
+ * `number` is how many units are asked for at once.
  */
 export function choose(
   candidates: readonly Candidate[],
@@ -292,7 +294,7 @@ export function choose(
     draw -= score;
     if (draw < 0) return candidate;
   }
-  // rounding may leave a sliver past the last
+  // rounding may leave the draw past the last candidate
   return open.at(-1)?.candidate ?? null;
 }
 
@@ -400,7 +402,7 @@ function reason(
   }
 }
 
-/** What orders its units besides the priorities that they were given. */
+/** Says what orders the units besides their given priorities. */
 function orderText({ aging }: WorkSpecMeta, topPriority: number): string {
   const late = isLate(topPriority) ? "; one that is past its deadline goes first" : "";
   return aging > 0 ? `${late}; those that wait gain ${aging} priority a minute` : late;

@@ -1,4 +1,4 @@
-/** Settling: finish, fail, error, retry, expire and renew, each under its guard. */
+/** Settling: finish, fail, error, retry, expire and renew, each guarded by `judge`. */
 import { actionStatus, attemptId, judge, type AttemptAction, type AttemptChanged } from "./attempt.ts";
 import { readOutputs, type OutputUnit } from "./chaining.ts";
 import { dataWith, dataWithout, type Data } from "./data.ts";
@@ -24,12 +24,12 @@ import type { AttemptKey, Settle, WorkUnitPut } from "./store.ts";
 import { byExpiration } from "./sweeping.ts";
 import type { AttemptState, Rule, UnitState, WorkingSet } from "./working-set.ts";
 
-/** Changes between two places where others may have a turn. */
+/** The rule yields after this many changes, so that the store can run other work. */
 const changesPerTurn = 100;
 
 /**
- * Settles attempts of one namespace in the order given; what follows for their dependents comes after all of them, unless a
- * change concerns a unit that something follows for.
+ * Settles attempts of one namespace in the order given. Their dependents are resolved after all changes, or before a change that
+ * touches a unit still to be resolved.
  */
 export function* settleAttempts<Unit extends UnitState>(
   set: WorkingSet<Unit>,
@@ -71,7 +71,7 @@ export function* settleAttempts<Unit extends UnitState>(
   return answers;
 }
 
-/** Applies the rule of time to the units of these changes. */
+/** Applies elapsed time to the units of these changes. */
 function catchUpUnits<Unit extends UnitState>(set: WorkingSet<Unit>, changes: readonly Settle[]): void {
   for (const { unitId } of changes) {
     const unit = set.unit(unitId);
@@ -89,7 +89,7 @@ export const unchanged = ({ unitId, number }: AttemptKey): AttemptChanged => ({
   chainingErrors: [],
 });
 
-/** Whether the change would make an attempt run again that has lost its place among those that may run. */
+/** Whether the change renews an expired attempt of a limited work spec: another unit may have taken its place. */
 const mayTakePlace = (unit: UnitState, { action, number, time }: Settle, now: number): boolean =>
   action === "renew" &&
   time > now &&
@@ -98,8 +98,8 @@ const mayTakePlace = (unit: UnitState, { action, number, time }: Settle, now: nu
   unit.attempt.status === "expired";
 
 /**
- * Leases that have ended hold no place, and that is written before their places are taken: an engine whose clock is behind, or a call
- * that waited, would renew them without a look at the limits.
+ * Writes that lapsed leases have expired before their places are taken: otherwise an engine whose clock is behind, or a call that
+ * waited, would renew them without checking the limits.
  */
 function expireLapsed<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]): void {
   for (const unit of [...set.lapsed(spec)].sort(byExpiration))
@@ -113,18 +113,18 @@ function hasPlace<Unit extends UnitState>(set: WorkingSet<Unit>, { spec, partiti
   return !hasLanes(meta) || mayRunAgain(meta, set.running(spec, partition));
 }
 
-/** Whether the unit was taken from it before its lease ended; what a worker gives back has no lease left. */
+/** Whether the attempt lost its unit before its lease ended. A unit that the worker gave back does not count: that ends the lease. */
 const wasTaken = ({ status, end, expiration }: AttemptState): boolean =>
   status === "expired" && end < expiration;
 
 const isOutcome = (action: AttemptAction): boolean =>
   action === "finish" || action === "fail" || action === "retry";
 
-/** Whether the task went wrong: not if somebody cancelled it, or it came too late. */
+/** Whether the task failed; a cancelled or late task does not count. */
 const isFailure = ({ action, reason }: Settle): boolean =>
   (action === "fail" || action === "error") && reason !== "cancelled" && reason !== "late";
 
-/** Gives the unit back: to expire, or to renew for no time. */
+/** Whether the change gives the unit back: `expire`, or `renew` for no time. */
 const isRelease = ({ action, time }: Settle, now: number): boolean =>
   action === "expire" || (action === "renew" && time <= now);
 
@@ -142,7 +142,7 @@ function settleOne<Unit extends UnitState>(
     return null;
   }
   const { action } = change;
-  // a worker that renews still computes; one that settles knows now that it lost the unit
+  // a worker that renews still runs the task; one that settles learns now that it lost the unit
   if (current === null && action !== "renew") set.released(unit, attempt);
   answer.status = attempt.status;
   answer.expirationTime = attempt.expiration;
@@ -165,7 +165,7 @@ function settleOne<Unit extends UnitState>(
     return null;
   }
   if (verdict !== "apply") {
-    // a renewal that comes too late keeps what the worker found out, on its own attempt
+    // a renewal that comes too late still saves the worker's data, on its own attempt
     if (verdict === "lost_lease" && action === "renew" && change.data !== null) {
       attempt.data = change.data;
       if (current === null) set.savePast(unit, attempt);
@@ -177,7 +177,7 @@ function settleOne<Unit extends UnitState>(
   const release = isRelease(change, set.now);
   if (attempt.status === "expired" && release && change.data === null) return null;
   if (change.data !== null) attempt.data = change.data;
-  // a finish that wins over a failure: what the failure wrote of itself is not true any more
+  // a finish overrides a failure: remove the keys that the failure added
   else if (attempt.status === "failed" && attempt.data !== null && attempt.data !== unit.data)
     attempt.data = dataWithout(attempt.data, failureKeys(attempt.reason));
   if (attempt.status === "expired" && !release) attempt.late = true;
@@ -224,7 +224,7 @@ export const outputPut = (
   ...(batch !== null && { labels: [batchLabel(batch)] }),
 });
 
-/** Where the output of the unit goes. */
+/** The work spec that gets the output of the unit. */
 function nextSpec<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): Unit["spec"] | undefined {
   const { namespace, meta } = unit.spec;
   return meta.nextWorkSpecName === "" ? undefined : set.spec(namespace, meta.nextWorkSpecName);

@@ -1,6 +1,6 @@
 /**
- * Shapes of values as JSON Schema, each with the TypeScript type that it describes: the compiler sees that a shape has
- * every member of its type and no other. What they describe is checked by the wires; ranges and rules are the engine's.
+ * Shapes of values as JSON Schema, each with the TypeScript type that it describes: the compiler checks that a shape has every
+ * member of its type and no other. Wires check values against shapes; the engine checks ranges and rules.
  */
 import { describeValue } from "./describe-value.ts";
 import { CoordinateError } from "./errors.ts";
@@ -8,7 +8,7 @@ import { checkName, nameLimits, type NameKind } from "./names.ts";
 
 export interface Shape<T = unknown> {
   readonly type?: string | readonly string[];
-  /** What a refusal calls the value. */
+  /** The name of the value in error messages. */
   readonly title?: string;
   readonly description?: string;
   readonly anyOf?: readonly Shape[];
@@ -16,7 +16,7 @@ export interface Shape<T = unknown> {
   readonly properties?: Readonly<Record<string, Shape>>;
   readonly required?: readonly string[];
   readonly [keyword: string]: unknown;
-  /** For the compiler alone: never there. */
+  /** For the compiler only: never set. */
   readonly "~type"?: T;
 }
 
@@ -63,10 +63,10 @@ export const either = <A, B>(a: Shape<A>, b: Shape<B>, description?: string): Sh
 });
 export const list = <T>(items: Shape<T>): Shape<T[]> => ({ type: "array", items });
 
-/** An object as it is answered: later versions may add members. */
+/** An object in an answer: later versions may add members. */
 export const object = <T>(members: Members<T>): Shape<T> => objectOf(members);
 
-/** An object as it is asked for: a member that is not known is refused. */
+/** An object in a request: unknown members are refused. */
 export const input = <T>(members: Members<T>): Shape<T> => closed(objectOf(members));
 
 export const closed = (shape: Shape): Shape<never> => ({
@@ -74,7 +74,7 @@ export const closed = (shape: Shape): Shape<never> => ({
   additionalProperties: false,
 });
 
-/** The same of members that are not written out. */
+/** As `object`, for members whose type the compiler does not know. */
 export function objectOf(members: AnyMembers): Shape<never> {
   const entries = Object.entries(members);
   const required = entries.filter(([, member]) => !isMaybe(member)).map(([name]) => name);
@@ -115,8 +115,8 @@ const described = ({ type, anyOf }: Shape): string =>
   anyOf === undefined ? (nouns[String(type)] ?? "another value") : anyOf.map(described).join(" or ");
 
 /**
- * Checks the kinds of a value and of its members, as deep as the shape goes: what a wire without schemas must do before
- * the engine reads from a value. Throws `bad_name` or `bad_argument`. Missing and unknown members are the engine's.
+ * Checks the types of a value and of its members, as deep as the shape goes. A wire without schemas must do this before the engine
+ * reads from a value. Throws `bad_name` or `bad_argument`. The engine checks for missing and unknown members.
  */
 export function checkShape(shape: Shape, value: unknown, at: string): void {
   const kind = kindOf(value);
@@ -140,7 +140,7 @@ export function checkShape(shape: Shape, value: unknown, at: string): void {
     }
 }
 
-/** The kind of name that a shape is, or may be. */
+/** The kind of name that a shape, or one of its alternatives, describes. */
 function titleOf({ title, anyOf }: Shape): NameKind | undefined {
   if (title !== undefined) return Object.hasOwn(nameLimits, title) ? (title as NameKind) : undefined;
   return anyOf?.map(titleOf).find((one) => one !== undefined);

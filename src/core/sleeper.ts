@@ -1,4 +1,4 @@
-/** Sleeps until it is woken or a time has come. A wake that comes before it sleeps counts, once. */
+/** Sleeps until `wake` is called or a time has come. A `wake` before `sleep` ends the next sleep at once. */
 import { alarm, type Clock } from "./clock.ts";
 
 export class Sleeper {

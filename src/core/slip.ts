@@ -1,6 +1,6 @@
 /**
- * The known word that a word is one slip away from: one letter too many, too few or wrong, or two that changed places. Null
- * for a word that is known itself, and for one that is further away.
+ * The known word that is one typo away: one letter too many, too few or wrong, or two letters swapped. Null for a word that is
+ * known itself, and when none is that close.
  */
 export function slipOf(given: string, known: Iterable<string>): string | null {
   let found: string | null = null;

@@ -7,19 +7,19 @@
  */
 const max = 512;
 
-/** A run of neighbours. What a list wants to know of its chunks it keeps in `note`. */
+/** A run of consecutive items. `note` is what the owner of the list tracks for each chunk. */
 export interface Chunk<Item, Note> {
   items: Item[];
   note: Note;
 }
 
-/** Told where items are, for lists that keep account of their chunks. */
+/** Callbacks for lists that track their chunks. */
 export interface ChunkKeeper<Item, Note> {
   /** The note of a chunk that holds exactly these items. */
   note(items: readonly Item[]): Note;
   added(item: Item, chunk: Chunk<Item, Note>): void;
   removed(item: Item, chunk: Chunk<Item, Note>): void;
-  /** These items are in this chunk now, and its note has been made anew. */
+  /** These items are in this chunk now, and its note was recomputed. */
   moved(items: readonly Item[], chunk: Chunk<Item, Note>): void;
 }
 
@@ -28,10 +28,10 @@ export class SortedList<Item, Note = undefined> {
   readonly #keeper: ChunkKeeper<Item, Note> | null;
   readonly #chunks: Chunk<Item, Note>[] = [];
   #size = 0;
-  /** Where an item was found or removed last. Items that came in one after the other mostly go so: the next is there now. */
+  /** Where an item was found or removed last. Items mostly leave in the order they came, so the next one is often there. */
   #hintAt = 0;
   #hintIndex = 0;
-  /** The chunk that an item was added to last: of many, the next mostly goes there too. */
+  /** The chunk that an item was added to last: in a bulk add, the next item mostly goes there too. */
   #addedAt = 0;
 
   /** `compare` must be a total order: two items are the same exactly when it answers 0. */
@@ -47,7 +47,7 @@ export class SortedList<Item, Note = undefined> {
     return this.#size;
   }
 
-  /** Only of a list without a keeper. */
+  /** Only for lists without a keeper. */
   clear(): void {
     this.#chunks.length = 0;
     this.#size = 0;
@@ -57,7 +57,7 @@ export class SortedList<Item, Note = undefined> {
     return this.#chunks[0]?.items[0];
   }
 
-  /** Adding what is there already changes nothing. */
+  /** Adding an item that is in the list changes nothing. */
   add(item: Item): void {
     const chunks = this.#chunks;
     const last = chunks.at(-1);
@@ -79,7 +79,7 @@ export class SortedList<Item, Note = undefined> {
     this.#added(item, chunk);
     this.#addedAt = at;
     if (items.length <= max) return;
-    // what comes in order leaves full chunks behind
+    // keep the chunk full if items arrive in order
     const from = isLast ? max : max / 2;
     const rest = this.#newChunk(at + 1, items.splice(from));
     if (index >= from) this.#addedAt++;
@@ -88,8 +88,8 @@ export class SortedList<Item, Note = undefined> {
   }
 
   /**
-   * Whether what is looked for is certainly not here: it comes behind all items, or behind the one that was added last and before the next.
-   * `order` is negative for items before it and positive for those behind it. False says nothing.
+   * Whether a key is certainly not in the list: it comes after all items, or between the chunk that was added to last and the next
+   * chunk. `order` is negative for items before the key and positive for items after it. False means unknown.
    */
   isBehindAdded(order: (item: Item) => number): boolean {
     const chunks = this.#chunks;
@@ -100,7 +100,7 @@ export class SortedList<Item, Note = undefined> {
     return added !== undefined && next !== undefined && order(added) < 0 && order(next) > 0;
   }
 
-  /** Whether the item belongs into this chunk or behind it, before the next. */
+  /** Whether the item belongs into this chunk, or between it and the next one. */
   #isBetween(at: number, item: Item): boolean {
     const chunk = this.#chunks[at];
     if (chunk === undefined || this.#compare(chunk.items[0]!, item) > 0) return false;
@@ -118,7 +118,7 @@ export class SortedList<Item, Note = undefined> {
     if (index === 0) items.shift();
     else if (index < items.length - 128) items.splice(index, 1);
     else {
-      // splice makes an array of what it removes; for a short rest moving by hand is twice as fast
+      // splice allocates an array for the removed item; for a short rest moving by hand is twice as fast
       for (let i = index + 1; i < items.length; i++) items[i - 1] = items[i]!;
       items.pop();
     }
@@ -129,7 +129,7 @@ export class SortedList<Item, Note = undefined> {
     return true;
   }
 
-  /** The first and the last items, at most so many of each, in order; each once. */
+  /** The first and the last `count` items, in order; each once. */
   *ends(count: number): Generator<Item> {
     if (this.#size <= 2 * count) {
       yield* this.from();
@@ -146,7 +146,7 @@ export class SortedList<Item, Note = undefined> {
     yield* last;
   }
 
-  /** The first item for which `after` is true, which must be false, then true. */
+  /** The first item for which `after` is true; `after` must be false, then true. */
   firstFrom(after: (item: Item) => boolean): Item | undefined {
     const chunks = this.#chunks;
     this.#hintAt = lowest(chunks.length, (i) => after(chunks[i]!.items.at(-1)!));
@@ -155,7 +155,7 @@ export class SortedList<Item, Note = undefined> {
     return items[this.#hintIndex];
   }
 
-  /** The item behind one that is in the list: found at once by who goes from item to item. */
+  /** The item after this one; constant time for a walk from item to item. */
   next(item: Item): Item | undefined {
     if (!this.#seek(item)) return undefined;
     this.#hintIndex++;
@@ -166,7 +166,7 @@ export class SortedList<Item, Note = undefined> {
     return this.#chunks[this.#hintAt]?.items[this.#hintIndex];
   }
 
-  /** Has the hint say where the item is; false when it is nowhere. */
+  /** Moves the hint to the item; false when it is not in the list. */
   #seek(item: Item): boolean {
     const near = this.#chunks[this.#hintAt]?.items;
     if (near?.[this.#hintIndex] === item) return true;
@@ -185,8 +185,8 @@ export class SortedList<Item, Note = undefined> {
   }
 
   /**
-   * The items in order, from the first for which `after` is true on; `after` must be false, then true. Chunks
-   * that `skip` are passed over without looking at their items.
+   * The items in order, from the first for which `after` is true on; `after` must be false, then true. Chunks for which `skip` is
+   * true are passed over without looking at their items.
    */
   *from(after?: (item: Item) => boolean, skip?: (note: Note) => boolean): Generator<Item> {
     const chunks = this.#chunks;
@@ -231,7 +231,7 @@ export class SortedList<Item, Note = undefined> {
     const chunks = this.#chunks;
     let low = 0;
     let high = chunks.length;
-    // what came last is often what is looked for: leases end in the order they began, finished names rise
+    // try the last chunk first: leases end in the order they began, finished names rise
     const last = chunks[high - 1];
     if (last !== undefined && this.#compare(last.items[0]!, item) <= 0) low = high - 1;
     while (low < high) {
@@ -255,7 +255,7 @@ export class SortedList<Item, Note = undefined> {
     return low;
   }
 
-  /** Joins a chunk that became small with its neighbour, so that removing at random leaves no crumbs. */
+  /** Merges a chunk that became small with its neighbour, so that random removals do not leave tiny chunks. */
   #merge(at: number): void {
     const left = at > 0 ? at - 1 : at;
     const a = this.#chunks[left];

@@ -1,14 +1,13 @@
 /**
- * The Store: what the engine needs a database to do in one step, and nothing else.
+ * The Store: the operations that the engine needs from a database, each in one transaction.
  *
- * Below this line there is no policy, no default, no clock and no chance: `now` is an argument, and the rules that
- * decide a case inside a transaction are the pure functions of core (`judge`, `dependencyState`, `readOutputs`,
- * `mayGenerate`), called here and written there. Every method is atomic: all of it happens, or it throws and none
- * of it has. What was answered is as durable as the store promises to be.
+ * A store has no policy, defaults, clock or randomness: `now` is an argument, and the pure functions of core (`judge`,
+ * `dependencyState`, `readOutputs`, `mayGenerate`) decide each case inside a transaction. Every method is atomic: all of it
+ * happens, or it throws and none of it has. What was answered is as durable as the store promises to be.
  *
- * "Past its time" holds by rule: wherever `now` is given, a pending attempt whose expiration is at or before it
- * is expired and its unit waits again, a delayed unit whose time has come is available, and a schedule has made the units
- * whose time has come. A store may move such rows when it meets them, in any method; nobody may see the difference.
+ * Time takes effect by rule. Wherever `now` is given, a pending attempt whose expiration is at or before it is expired and its unit
+ * waits again, a delayed unit whose time has come is available, and a schedule has made its due units. A store may update such rows
+ * lazily, in any method, as long as callers cannot see the difference.
  */
 import type { ActionInput, ActionRow } from "./action.ts";
 import type { AttemptAction, AttemptChanged, AttemptProgress, AttemptRow, GivenReason } from "./attempt.ts";
@@ -49,7 +48,7 @@ export interface QueueStore {
     now: number,
   ): Promise<QueueMessage[]>;
   countMessages(ns: string, queues: readonly string[]): Promise<number[]>;
-  /** Those with messages, in name order, after `previous`. */
+  /** Queues with messages, in name order, after `previous`. */
   listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]>;
   /** Removes at most `limit` messages, the first ones. */
   clearQueue(ns: string, queue: string, limit: number): Promise<Slice>;
@@ -65,9 +64,9 @@ export interface ActionStore {
   deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]>;
 }
 
-/** What tasks wrote: see `attempt-log.ts`. It goes with the unit. */
+/** The lines that tasks wrote: see `attempt-log.ts`. They are deleted with the unit. */
 export interface LogStore {
-  /** Appends lines (`appendLog`); answers which of the attempts exist. Of the others nothing is kept. */
+  /** Appends lines (`appendLog`); answers which of the attempts exist. Lines of other attempts are dropped. */
   writeLogs(ns: string, writes: readonly LogWrite[]): Promise<boolean[]>;
   /** Undefined where there is no such attempt, null where it has written nothing. */
   readLogs(ns: string, keys: readonly AttemptKey[]): Promise<(StoredLog | null | undefined)[]>;
@@ -84,14 +83,13 @@ export interface LockStore {
   ): Promise<Answer>;
 }
 
-/** What a daemon does from time to time, a bounded piece per call. */
+/** Periodic work of a daemon, a bounded piece per call. */
 export interface HousekeepingStore {
   /** Removes the rows of at most about `limit` units of deleted specs and namespaces. */
   purge(limit: number, now: number): Promise<Slice>;
   /**
-   * Housekeeping, a bounded piece at a time: moves what is past its time, fails units that were tried too often,
-   * removes ended units by their spec's retention, workers inactive since before `workersBefore` that hold no
-   * attempt, passed locks, old request ids, and the messages that were kept for them.
+   * Applies elapsed time, fails units that were tried too often, removes ended units by their spec's retention, workers inactive
+   * since before `workersBefore` that hold no attempt, expired locks, old request ids, and the messages that were kept for them.
    */
   sweep(limits: SweepLimits, now: number): Promise<Swept>;
 }
@@ -102,34 +100,34 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
   getNamespace(ns: string): Promise<NamespaceRow | null>;
   /** Creates it when it does not exist. */
   putNamespace(ns: string, change: (old: NamespaceSettings) => NamespaceSettings): Promise<NamespaceRow>;
-  /** Everything in it is gone for everybody at once; `purge` takes the rows away. False when it did not exist. */
+  /** Deletes it and everything in it for all callers at once; `purge` removes the rows later. False when it did not exist. */
   deleteNamespace(ns: string): Promise<boolean>;
 
-  /** Writes specs and their metadata. `data` null keeps the data; then a spec that is not there throws. */
+  /** Writes specs and their metadata. `data` null keeps the data, and throws if the spec does not exist. */
   putWorkSpecs(ns: string, puts: readonly WorkSpecPut[]): Promise<WorkSpecRow[]>;
   getWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<(WorkSpecRow | null)[]>;
   /** In name order, after `previous`. */
   listWorkSpecs(ns: string, previous: string | null, limit: number): Promise<WorkSpecRow[]>;
-  /** Gone for everybody at once; `purge` takes their rows away. Answers per name whether it was there. */
+  /** Deletes specs for all callers at once; `purge` removes their rows later. Answers per name whether it existed. */
   deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[], now: number): Promise<boolean[]>;
   /**
-   * What a choice needs, in one look; `repeated` are the attempts that this request was given before. Unless it must be
-   * fresh, a store may answer from an earlier look, which it then names, and which `claim` is told; and it may leave to the claim
-   * to find out that all partitions of a work spec are held.
+   * What the scheduler needs, in one snapshot; `repeated` are the attempts that this request id got before. Unless `fresh`, a store
+   * may answer from an earlier snapshot: it then sets `look`, which the engine passes to `claim`. A store may also leave it to the
+   * claim to find that all partitions of a work spec are held.
    */
   candidates(ns: string, ask: CandidatesAsk, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */
   tally(ns: string | null, now: number): Promise<SpecTally[]>;
   /**
-   * Of specs with available units, in order of namespace and work spec; looks at `waitingSample` units from each end, or at some where
-   * units are handed out by partition.
+   * For specs with available units, in order of namespace and work spec. Reads `waitingSample` units from each end of the claim
+   * order, or some units where these are handed out by partition.
    */
   waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]>;
 
   /**
-   * The partitions of a work spec whose units are handed out by partition, and of no other: those with units that are available or have
-   * begun. After `previous`, in the order of their names; a store may order long names that begin alike in its own way. What it costs
-   * goes by `limit`, not by how many units there are.
+   * The partitions that have available or begun units; none for a work spec whose units are not handed out by partition. In name
+   * order, after `previous`; a store may order long names with a common prefix differently. The cost depends on `limit`, not on the
+   * number of units.
    */
   listLanes(
     ns: string,
@@ -139,7 +137,7 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
     now: number,
   ): Promise<LaneRow[]>;
 
-  /** Of one work spec, or of all that there are; in no order. Groups what is not grouped yet, first. */
+  /** Failure groups of one work spec or of all, in no order. First groups the failed units that are not grouped yet. */
   listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]>;
 
   putWorkUnits(
@@ -150,8 +148,9 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
     now: number,
   ): Promise<AddedWorkUnit[]>;
   /**
-   * By name, in the order asked for, null where there is none. A store that can calls `seen` with the rows in the step in which they were
-   * read: watches that are begun in it miss nothing. It may be called again when that step is repeated; the last one counts.
+   * Units by name, in the order asked for, null where there is none. A store that can calls `seen` with the rows inside the
+   * transaction that reads them, so that watches started there miss nothing. If the transaction is retried, `seen` is called again;
+   * the last call counts.
    */
   getWorkUnits(
     ns: string,
@@ -187,17 +186,17 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
   ): Promise<UnitSlice>;
 
   /**
-   * Makes attempts for the best available units of one work spec: highest priority first, then name order. Creates
-   * the worker when it is not known. Checks again, in the same step, what may have changed since the engine looked:
-   * paused, `max_running`, and for a generated unit `mayGenerate`; then advances `nextContinuous`.
-   * A unit that was tried `maxRetries` times (since it was added or reset), or as often as it says itself, is failed instead;
-   * it takes up one of the `limit` places. `more` is set when only such units were met and others are left.
+   * Makes attempts for the best available units of one work spec: highest priority first, then name order. Creates the worker when
+   * it is unknown. Checks again, in the same transaction, what may have changed since the engine looked: paused, `max_running`, and
+   * for a generated unit `mayGenerate`; then advances `nextContinuous`. A unit that was tried `maxRetries` times (since it was
+   * added or reset), or up to its own limit, is failed instead and takes up one of the `limit` places. `more` is set when only such
+   * units were found and others are left.
    */
   claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }>;
   /** All or none: throws `no_such_work_spec` or `no_such_work_unit`. */
   makeAttempts(ns: string, makes: readonly Make[], now: number): Promise<AttemptRow[]>;
   /**
-   * Each change under its guard (`judge`), per item. A finish and its outputs, and what it unblocks, are one step; and so is
+   * Applies each change by itself, guarded by `judge`. A finish, its outputs and the units it unblocks are one transaction; so are
    * the end of any unit, here or in another method, and its messages.
    */
   settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]>;
@@ -212,22 +211,22 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
     now: number,
   ): Promise<ListedAttempt[]>;
 
-  /** Creates what is not known. Throws `worker_cycle`. */
+  /** Creates unknown workers. Throws `worker_cycle`. */
   putWorkers(ns: string, changes: readonly WorkerChange[], now: number): Promise<WorkerRow[]>;
   getWorkers(ns: string, names: readonly string[], now: number): Promise<(WorkerRow | null)[]>;
   /** In name order, after `previous`. */
   listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]>;
 
-  /** Creates what is not there. One that ends now makes its unit in the same step. */
+  /** Creates missing batches. A batch that ends now makes its unit in the same transaction. */
   putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]>;
   getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]>;
   /** In name order, after `previous`. */
   listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]>;
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
-  /** The names of those that belong to one of these, without those that belong to them. */
+  /** The names of the batches directly inside these. */
   innerBatches(ns: string, parents: readonly string[]): Promise<string[]>;
 
-  /** Creates and replaces; the bucket of one that exists stays as it is. */
+  /** Creates or replaces limits; an existing limit keeps its bucket. */
   putLimits(ns: string, limits: readonly SharedLimit[]): Promise<void>;
   listLimits(ns: string): Promise<SharedLimit[]>;
   deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]>;
@@ -236,15 +235,15 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
 }
 
 /**
- * An optional ability: a store that tells callers who wait when to look again, so that thousands may wait and only those
- * look that may find something. About latency only; over a store without it, every caller that waits looks each second.
+ * An optional ability: the store tells waiting callers when to look again, so that of thousands only those look that may find
+ * something. It affects latency only: over a store without it, every waiting caller polls each second.
  */
 export interface Watchable {
-  /** Calls back after a change that may make work available in a namespace. Returns how to stop. */
+  /** Calls back after a change that may make work available in a namespace. Returns a function that stops it. */
   watchWork(ns: string, wake: () => void): () => void;
-  /** Calls back, once or more, for each of the units of a namespace that has ended or is gone. Returns how to stop. */
+  /** Calls back, once or more, for each of these units that has ended or was deleted. Returns a function that stops it. */
   watchEnds(ns: string, units: readonly number[], wake: (unit: number) => void): () => void;
-  /** Calls back when messages came into a queue. Returns how to stop. */
+  /** Calls back when messages came into a queue. Returns a function that stops it. */
   watchQueue(ns: string, queue: string, wake: () => void): () => void;
 }
 
@@ -265,7 +264,7 @@ export interface Slice {
 export interface CandidatesAsk {
   requestId: string | null;
   fresh: boolean;
-  /** Whether the top priorities are wanted under every policy; a store may leave out those that its policy does not use. */
+  /** Whether top priorities are needed under every policy; otherwise a store may leave out those that its policy does not use. */
   topPriorities?: boolean;
 }
 
@@ -280,11 +279,11 @@ export interface Candidates {
   repeated: AttemptRow[] | null;
   /** The shared limits; absent where no work spec refers to any. */
   limits?: readonly SharedLimit[];
-  /** The earlier look that this comes from. It is good for a claim; that there is nothing must be looked at again. */
+  /** The earlier snapshot that this comes from. It is good for a claim, but not for the answer that there is no work. */
   look?: number;
 }
 
-/** `next`: go on after this name; null when all were looked at. */
+/** `next`: continue after this name; null when all were looked at. */
 export interface UnitSlice {
   count: number;
   next: string | null;
@@ -298,7 +297,7 @@ export interface CountSlice {
 export interface WorkSpecPut {
   ref: WorkSpecRef;
   data: Data | null;
-  /** The metadata to write, given what is there. */
+  /** Returns the metadata to write, given the current metadata. */
   meta: (old: WorkSpecMeta | null) => WorkSpecMeta;
 }
 
@@ -307,16 +306,16 @@ export interface WorkUnitPut {
   data: Data | null;
   priority: number;
   notBefore: number;
-  /** Null keeps what an existing unit waits for. */
+  /** Null keeps the dependencies of an existing unit. */
   dependencies: readonly { workSpec: string; workUnit: string; kind: DependencyKind }[] | null;
-  /** Never empty: absent is none, also for a unit that has some. */
+  /** Never empty: absent is none, also for an existing unit that has some. */
   queues?: readonly string[];
   labels?: readonly string[];
   /** Never empty: absent is none. */
   partition?: string;
-  /** What it says of its tries; absent is nothing, also for a unit that did. */
+  /** The unit's own retry settings; absent is none, also for an existing unit that has some. */
   retry?: UnitRetry;
-  /** What it says of time; absent is nothing, also for a unit that did. */
+  /** The unit's timing; absent is none, also for an existing unit that has some. */
   timing?: UnitTiming;
   /** The attempt whose output the unit is. */
   origin?: string;
@@ -342,16 +341,16 @@ export interface WorkUnitUpdate {
 }
 
 export interface Claim {
-  /** The id of the candidate that was chosen. */
+  /** The candidate that was chosen. */
   workSpec: { name: string; id: number };
   worker: string;
   limit: number;
   /** The lease counts from the claim, however long the request waited for it. */
   lifetimeMs: number;
-  /** Tries of a unit that says nothing of its own; 0 is unlimited. */
+  /** The try limit of units without their own; 0 is unlimited. */
   maxRetries: number;
   requestId: string | null;
-  /** The earlier look that this was chosen from; when it no longer leads to the same choice, nothing is claimed. */
+  /** The earlier snapshot that the choice was made from; when it no longer leads to the same choice, nothing is claimed. */
   look?: number;
 }
 
@@ -370,7 +369,10 @@ export interface AttemptKey {
 export const compareKeys = (a: AttemptKey, b: AttemptKey): number =>
   a.unitId - b.unitId || a.number - b.number;
 
-/** A place in a list of attempts. `position` is the store's own, in its log of what a worker claimed: the row may be gone since. */
+/**
+ * A place in a list of attempts. `position` is the place in the store's log of what a worker claimed: the row itself may be deleted
+ * by then.
+ */
 export interface AttemptCursor extends AttemptKey {
   position: readonly number[] | null;
 }
@@ -391,7 +393,7 @@ export interface Settle extends AttemptKey {
   data: Data | null;
   /** `retry`: when the unit may run again. `renew`: when the lease ends. */
   time: number;
-  /** `expire` of a pending attempt that nobody began, and `retry`: it is not counted as a try. */
+  /** `expire` of a pending attempt that the worker never began, and `retry`: it is not counted as a try. */
   untried: boolean;
   /** `error`: what went wrong. */
   error?: string;
@@ -399,7 +401,7 @@ export interface Settle extends AttemptKey {
   reason?: GivenReason;
   /** `error`: a draw between 0 and 1, for the wait until the next try. */
   random?: number;
-  /** `renew`: how far the attempt has come; null leaves what was said before. */
+  /** `renew`: how far the attempt has come; null keeps the previous progress. */
   progress: AttemptProgress | null;
   recordTaken: boolean;
 }
@@ -413,14 +415,14 @@ export interface SweepLimits {
 
 export interface Swept {
   expired: number;
-  /** Units whose delay was over, or whose deadline or use was. */
+  /** Units whose delay, deadline or expiry had passed. */
   due: number;
   exhausted: number;
   retired: number;
   /** Units that schedules made. */
   generated: number;
   workers: number;
-  /** Units that the store holds to have been tried too often and the rules do not: a defect. They are passed over. */
+  /** Units that the store counts as tried too often and the rules do not: a defect. They are skipped. */
   stuck: number;
   /** There is more to do now. */
   more: boolean;

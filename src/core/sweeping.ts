@@ -1,11 +1,11 @@
-/** What time does by itself: leases end, delays are over, units were tried too often, ended units are no longer kept. */
+/** Effects of elapsed time: leases expire, delays end, timers fire, exhausted units fail, ended units are no longer kept. */
 import { conclude } from "./batching.ts";
 import { exhaust, expire, isExhausted, ring, wait } from "./life.ts";
 import { specTryLimit } from "./retry.ts";
 import type { RetentionLimit } from "./work-spec.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
-/** Units between two places where others may have a turn. */
+/** The rule yields after this many units, so that the store can run other work. */
 const unitsPerTurn = 100;
 
 /** The order in which leases end. */
@@ -16,8 +16,8 @@ export function byExpiration(a: UnitState, b: UnitState): number {
 }
 
 /**
- * The leases of these units have ended, in the order of `units`. What follows for their dependents is dated back to that
- * time: it holds from then on by rule, whenever a query notices.
+ * Expires the leases of these units, in the order of `units`. The effects on their dependents are dated back to the expiry: they
+ * hold from then on by rule, whenever a query notices.
  */
 export function* expireUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
@@ -31,7 +31,7 @@ export function* expireUnits<Unit extends UnitState>(
   if (set.isUnresolved()) yield* conclude(set);
 }
 
-/** The delays of these units are over. */
+/** Ends the delays of these units. */
 export function* releaseDue<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   units: readonly Unit[],
@@ -44,12 +44,12 @@ export function* releaseDue<Unit extends UnitState>(
   if (set.isUnresolved()) yield* conclude(set);
 }
 
-/** The timers of these units have rung, in the order of `units`. Those that fail do so in the order in which they came to no use. */
+/** Handles the timers of these units, in the order of the deadlines and expiries that have passed. */
 export function* ringTimers<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   units: readonly Unit[],
 ): Rule<void> {
-  // of a unit that is past both of its times, the first was when its timer rang, and the second decides over its dependents
+  // a unit past both times: its timer fired at the first, but its expiry decides when it fails, and with it its dependents
   const momentOf = (unit: Unit): number => {
     const { deadline = 0, expires = Infinity } = set.timing(unit) ?? {};
     return expires <= set.now ? expires : deadline;
@@ -68,7 +68,7 @@ export function* ringTimers<Unit extends UnitState>(
 export const stuckText =
   "housekeeping passes over units: the store holds them to have been tried too often, and they were not";
 
-/** Fails those of the units that were tried too often, one after the other, the least tried first; answers how many. */
+/** Fails the units that were tried too often, one after the other, the least tried first; returns how many. */
 export function* exhaustUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   units: readonly Unit[],
@@ -84,8 +84,8 @@ export function* exhaustUnits<Unit extends UnitState>(
 }
 
 /**
- * How many of the units that ended longest ago are no longer kept. `ends` are their times in rising order, as many as may be
- * removed at once; `count` is how many there are in all.
+ * How many of the oldest ended units are no longer kept. `ends` are their end times in rising order, at most as many as may be
+ * removed at once; `count` is the number of all ended units.
  */
 export function countRetired(
   { maxAgeMs, maxCount }: RetentionLimit,

@@ -1,6 +1,6 @@
 /**
- * Taking messages, with waiting. Those who wait for one queue stand in one line, and a message wakes the first of that
- * line and nobody else: a thousand callers, each with a queue of its own, cost nothing while nothing comes.
+ * Takes messages, and waits for them. Callers that wait for one queue stand in one line, and a message wakes only the first of
+ * them: a thousand callers, each with its own queue, cost nothing while no message comes.
  */
 import type { Clock } from "./clock.ts";
 import type { QueueMessage } from "./queue.ts";
@@ -21,7 +21,7 @@ export class MessageWaiters {
   readonly #clock: Clock;
   readonly #pollMs: number;
   readonly #waiting: Waiting;
-  /** Requests with an id that are under way. */
+  /** Requests in progress that have an id. */
   readonly #named = new Map<string, Promise<unknown>>();
 
   constructor(store: Store, clock: Clock, pollMs: number) {
@@ -40,8 +40,8 @@ export class MessageWaiters {
   }
 
   /**
-   * A request that is repeated while the first is still under way waits for that one: else the second might be told that there
-   * is nothing, and the first be given a message that nobody reads.
+   * A repeated request waits while the first one is in progress: otherwise the second might find no messages, and the first might
+   * take messages that no one reads.
    */
   async take(take: Take): Promise<QueueMessage[]> {
     if (take.requestId === null) return this.#take(take);

@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.ts";
 import { WaitedError } from "./errors.ts";
 
-/** Leases, delays and ends count from when they are written: what had to wait for others is tried again with a later time. */
+/** Leases, delays and ends count from when they are written. Work that had to wait for other transactions is retried with a later `now`. */
 export async function timely<Answer>(clock: Clock, work: (now: number) => Promise<Answer>): Promise<Answer> {
   for (let waited = 0; ;) {
     try {

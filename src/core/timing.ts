@@ -1,41 +1,41 @@
 /**
- * What time does to a unit that waits: its priority may grow, it may be late and then goes first, or come to no use and then fails.
+ * How time affects a waiting unit: its priority may grow, past its deadline it goes first, past its expiry it fails.
  *
- * The order of claims is by a number that is written when a unit begins to wait and that nobody has to touch again: units that gain
- * priority at the same pace never overtake each other, so what counts is how much a unit had gained when the other began to wait. Only a
- * deadline moves a unit, once, when it passes.
+ * Claims are ordered by a number that is written once, when a unit begins to wait, and needs no updates: units that gain priority
+ * at the same pace never overtake each other, so what counts is how much the older unit had gained when the newer one began to
+ * wait. Only a deadline moves a unit, once, when it passes.
  */
 import type { WorkSpecMeta } from "./work-spec.ts";
 
-/** What few units say of time. */
+/** Timing, which few units have. */
 export interface UnitTiming {
-  /** The priority that it was given, where its place in the order of claims is another one. */
+  /** The priority that it was given, if its place in the claim order is a different number. */
   priority?: number;
-  /** From then on it goes before all that are not late; 0 or absent is none. */
+  /** From this time on the unit goes before all that are not late; 0 or absent is none. */
   deadline?: number;
-  /** A unit that nobody has begun by then fails; 0 or absent is never. */
+  /** The unit fails if it has not begun by this time; 0 or absent is never. */
   expires?: number;
 }
 
 const minute = 60_000;
 
-/** How much the units of a work spec have gained since it began to count. */
+/** How much priority a unit would have gained since the work spec first had `aging`. */
 const gained = ({ aging, agedPoints, agedSince }: WorkSpecMeta, at: number): number =>
   agedPoints + (aging * Math.max(0, at - agedSince)) / minute;
 
-/** Whether units of the work spec may be ordered by more than the priority that they were given: since it first had `aging`. */
+/** Whether the claim order may differ from the given priorities: from the first `aging` of the work spec on. */
 export const ages = ({ aging, agedSince }: WorkSpecMeta): boolean => aging > 0 || agedSince > 0;
 
-/** The place of a unit that begins to wait: later ones are behind by what it has gained until then. */
+/** The place in the claim order of a unit that begins to wait: lower by what earlier units have gained until then. */
 export const agedPriority = (meta: WorkSpecMeta, given: number, at: number): number =>
   given - gained(meta, at);
 
-/** The other way round: the priority that a unit in this place has by now. */
+/** The inverse: the current priority of a unit in this place. */
 export const currentPriority = (meta: WorkSpecMeta, place: number, now: number): number =>
   place + gained(meta, now);
 
 /**
- * What a work spec has to remember when its `aging` is changed: places that were written before stay comparable with those that are
+ * Carries over what units have gained when `aging` changes, so that places written before stay comparable with those that are
  * written from now on.
  */
 export function withAging(old: WorkSpecMeta | null, made: WorkSpecMeta, now: number): WorkSpecMeta {
@@ -49,16 +49,19 @@ export function withAging(old: WorkSpecMeta | null, made: WorkSpecMeta, now: num
 /** Above every priority that a unit can be given. */
 const lateFrom = 2 ** 500;
 
-/** Late units go first, the earliest deadline before the others: exact to the millisecond, since a power of two keeps all digits. */
+/**
+ * Late units go first, the earliest deadline before the others. Exact to the millisecond: a factor that is a power of two keeps all
+ * digits.
+ */
 export const latePriority = (deadline: number): number => (2 ** 53 - deadline) * lateFrom;
 
 export const isLate = (priority: number): boolean => priority >= lateFrom;
 
-/** When something happens to a waiting unit by itself; 0 is never. */
+/** When the timer of a waiting unit fires, for its deadline or its expiry; 0 is never. */
 export function nextTimer({ deadline = 0, expires = 0 }: UnitTiming, priority: number): number {
   const promotion = isLate(priority) ? 0 : deadline;
   return promotion > 0 && expires > 0 ? Math.min(promotion, expires) : promotion || expires;
 }
 
-/** The traceback of a unit that failed because nobody had begun it in time. */
+/** The traceback of a unit that failed because it did not begin in time. */
 export const lateText = (expires: number): string => `late: not begun by ${new Date(expires).toISOString()}`;

@@ -1,14 +1,14 @@
 /**
  * Work units as people and programs write them, a line of JSON each. One line may hold
  *
- *   {"name": "a", "data": {…}, "priority": 5, "delay": 60}   one unit; `delay` is in seconds, as `deadline` and `expires` are from
- *                                                            now on; `partition` is possible, too
+ *   {"name": "a", "data": {…}, "priority": 5, "delay": 60}   one unit; `delay`, `deadline` and `expires` are seconds from now;
+ *                                                            `partition` is possible, too
  *   {"a": {…}, "b": {…}}                                     several, by name, as the Python tool takes them
- *   ["a", {…}, {"priority": 5, "delay": 60}]                 one unit, as an output of a job has it
+ *   ["a", {…}, {"priority": 5, "delay": 60}]                 one unit, in the form of a job's output
  *   "a"                                                      one unit without data
  *   ["a", "b"] or a list of any of these                     several
  *
- * Data is the text that stands in the line: 1.0 stays 1.0, and keys keep their order.
+ * Data keeps the text of the line: 1.0 stays 1.0, and keys keep their order.
  */
 import { describeValue } from "./describe-value.ts";
 import { jsonData, type Data, type DataLimits } from "./data.ts";
@@ -26,7 +26,7 @@ import {
 } from "./raw-value.ts";
 import type { DependencyInput, WorkUnitInput } from "./work-unit.ts";
 
-/** The units of one line. Throws `bad_data` or `bad_argument` that says what is wrong; the caller knows the line. */
+/** The units of one line. Throws `bad_data` or `bad_argument`, without the number of the line, which only the caller knows. */
 export function readUnitLine(text: string, limits?: DataLimits): WorkUnitInput[] {
   const line = text.trim();
   if (line.startsWith("{")) return readObject({ data: jsonData(line, limits), start: 0, end: line.length });
@@ -37,7 +37,7 @@ export function readUnitLine(text: string, limits?: DataLimits): WorkUnitInput[]
   return [];
 }
 
-/** Data is always an object: what is none is looked at inside one. */
+/** Data must be an object: other values are wrapped in one, and positions in errors are corrected. */
 function inObject(line: string, limits: DataLimits | undefined): Data {
   const before = '{"_":';
   try {

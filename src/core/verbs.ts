@@ -119,19 +119,19 @@ export interface VerbRow<Answer = unknown> {
   readonly scope: VerbScope;
   /** One sentence for people. */
   readonly summary: string;
-  /** `none`: it is about all namespaces. `optional`: without one it is. Answers show those that the caller may read. */
+  /** `none`: the verb is about all namespaces. `optional`: without a namespace it is. Answers contain only those that the caller may read. */
   readonly namespace?: "none" | "optional";
   /** The arguments after the namespace, in order. */
   readonly params?: Readonly<Record<string, Shape>>;
-  /** The members of the object that is the last argument. It may be left out where all of them may be. */
+  /** The members of the options, an object that is the last argument. It is optional if all its members are. */
   readonly options?: AnyMembers;
   readonly answer: Shape<Answer>;
   /**
-   * `same`: doing it twice is doing it once. `id`: it is when both carry one request id. `never`: the second would
-   * do more, or answer something else; a lost answer is then an unknown outcome.
+   * `same`: the verb is idempotent. `id`: it is idempotent for the same request id. `never`: a repeated call would do more, or
+   * answer something else; after a lost answer the outcome is unknown.
    */
   readonly repeat: "same" | "id" | "never";
-  /** It may go through millions of units, a slice at a time: the answer takes longer than others. */
+  /** It may go through millions of units, a slice at a time, and so take longer than others. */
   readonly slow?: true;
 }
 
@@ -176,7 +176,7 @@ const requestOptions: Members<RequestOptions> = {
     }),
   ),
 };
-/** What ends a wait stays on the caller's side of a wire. */
+/** `signal` stays on the caller's side of a wire. */
 const waitOptions: Members<Omit<WaitOptions, "signal">> = { waitMs: maybe(span) };
 
 // ---- namespaces and work specs
@@ -214,7 +214,7 @@ const fieldShape = ({ kind, keys = {}, words }: MetaField): Shape => {
   if (kind === "object") return fieldsShape(Object.values(keys) as MetaField[]);
   return kind === "choice" ? oneOf(words as readonly string[]) : fieldShapes[kind];
 };
-/** Members that may all be absent: of a field that is an object, and of a change. */
+/** All members optional: for fields that are objects, and for changes. */
 const fieldsShape = (rows: readonly MetaField[]): Shape =>
   objectOf(Object.fromEntries(rows.map((row) => [row.field, maybe(fieldShape(row))])));
 
@@ -319,7 +319,7 @@ const limitRow = object<SharedLimitRow>({
 const ownRetry = { maxRetries: maybe(integer), retry: maybe(input<RetryPolicy>(retryMembers)) };
 const conflict = oneOf(conflictPolicies);
 
-/** One line of a bulk load, too. */
+/** Also the shape of a line of a bulk load. */
 export const workUnitInput = input<WorkUnitInput>({
   name: workUnit,
   data: maybe(data),
@@ -1062,11 +1062,11 @@ interface Signature {
   readonly counts: readonly [min: number, max: number];
   /** Where the options stand among the arguments, with the namespace; -1 where there are none. */
   readonly optionsAt: number;
-  /** The options may say `waitMs`: the answer then takes as long as it takes. */
+  /** The options include `waitMs`: the answer may take that long. */
   readonly waits: boolean;
-  /** By argument, the namespace left out: what to call it, and its shape. */
+  /** The name and shape of each argument after the namespace. */
   readonly shapes: readonly (readonly [name: string, shape: Shape])[];
-  /** All that a call says, as one object. */
+  /** All arguments after the namespace, as one object. */
   readonly input: Shape;
 }
 
@@ -1094,27 +1094,27 @@ export const signatures = Object.fromEntries(
   Object.entries(verbs).map(([verb, row]) => [verb, signature(row)]),
 ) as Readonly<Record<Verb, Signature>>;
 
-/** Throws `bad_name` or `bad_argument` for an argument of another kind than the engine could read; `args` with the namespace. */
+/** Throws `bad_name` or `bad_argument` for an argument of a type that the engine cannot read. `args` include the namespace. */
 export function checkArguments(verb: Verb, args: readonly unknown[]): void {
   signatures[verb].shapes.forEach(([name, shape], i) => {
     if (args.length > i + 1) checkShape(shape, args[i + 1], name);
   });
 }
 
-/** The options of a call; an empty object where there are none. `args` with the namespace, here and below. */
+/** The options of a call; an empty object where there are none. `args` include the namespace, here and below. */
 export function optionsOf(verb: Verb, args: readonly unknown[]): Readonly<Record<string, unknown>> {
   const given = args[signatures[verb].optionsAt];
   return typeof given === "object" && given !== null ? (given as Record<string, unknown>) : {};
 }
 
-/** The arguments of a verb that has options, with other ones. */
+/** A copy of the arguments with other options, for a verb that has options. */
 export function withOptions(verb: Verb, args: readonly unknown[], options: object): unknown[] {
   const changed = [...args];
   changed[signatures[verb].optionsAt] = options;
   return changed;
 }
 
-/** Whether the answer may take as long as the caller says. */
+/** Whether the call has a `waitMs`, and may take that long. */
 export function isWait(verb: Verb, args: readonly unknown[]): boolean {
   if (!signatures[verb].waits) return false;
   const { waitMs } = optionsOf(verb, args);

@@ -1,7 +1,6 @@
 /**
- * Waiting for work. A thousand idle workers must cost nothing, and one new unit must not wake them all: those who
- * ask for the same stand in one line, and only the first of a line looks. Who finds work, or gives up, lets the
- * next one look.
+ * Waiting for work. A thousand idle workers must cost nothing, and one new unit must not wake them all. Callers with the same
+ * request stand in one line, and only the first of a line polls. When it finds work, or gives up, the next one polls.
  */
 import type { Clock } from "./clock.ts";
 import { Sleeper } from "./sleeper.ts";
@@ -27,7 +26,7 @@ export class Waiting {
     this.#clock = clock;
   }
 
-  /** Nobody waits any longer: each is answered with nothing. */
+  /** Ends all waits: every caller gets null. */
   stop(): void {
     this.#stopped = true;
     for (const { lines } of this.#groups.values())
@@ -40,7 +39,7 @@ export class Waiting {
     return size;
   }
 
-  /** Calls `look` when its turn comes, again and again, until it finds something or the deadline has passed. */
+  /** Calls `look` again and again while first in line, until it finds something or the deadline has passed. */
   async wait<Found>(wait: Wait<Found>): Promise<Found | null> {
     const { deadline, signal, look } = wait;
     const group = this.#join(wait);
@@ -93,10 +92,10 @@ export class Waiting {
 
 interface Group {
   lines: Map<string, Line>;
-  /** Rises with every change: what was seen before it rose may be stale. */
+  /** Rises with every change: a `look` that began before may be stale. */
   version: number;
   unwatch: () => void;
 }
 
-/** Who waits, in the order they came. */
+/** The waiting callers, in the order they came. */
 type Line = Sleeper[];

@@ -1,6 +1,6 @@
 /**
- * Who waits for work, for units to end or for messages to come, in one process. A store that has one says what happened once it is
- * so for everybody; while nobody waits, that is a look at a number.
+ * The callers in this process that wait for work, for units to end or for messages. A store reports changes here once everybody can
+ * see them. While no caller waits, that costs a look at a number.
  */
 export class Watches {
   readonly #work = new Map<string, Set<() => void>>();
@@ -29,7 +29,7 @@ export class Watches {
     return this.#work.size + this.#units.size + this.#queues.size === 0;
   }
 
-  /** Whether anybody waits for a unit, or for a message. */
+  /** Whether any caller waits for a unit; below, for a message. */
   get hasUnits(): boolean {
     return this.#units.size > 0;
   }
@@ -42,7 +42,7 @@ export class Watches {
     return this.#units.has(unit);
   }
 
-  /** What is waited for, in the order it was asked for. */
+  /** The watched units, in the order in which they were first watched. */
   units(): number[] {
     return [...this.#units.keys()];
   }
@@ -55,8 +55,8 @@ export class Watches {
   }
 
   /**
-   * Work may have become available; a unit ended or is gone; a message came. Saying it once too often costs a look. Answers whether
-   * anybody waits for work there.
+   * Reports that work may have become available; below, that a unit ended or was deleted, and that a message came. A needless
+   * report only costs a look. Returns whether any caller waits for work in the namespace.
    */
   changed(ns: string): boolean {
     const waiting = this.#work.get(ns);
@@ -75,7 +75,7 @@ export class Watches {
     if (waiting !== undefined) for (const wake of [...waiting]) wake();
   }
 
-  /** Units that nobody names are gone, with their work spec: everybody looks. */
+  /** Units were deleted with their work spec, and which ones is not known: wakes all callers that wait for units. */
   allEnded(): void {
     for (const unit of this.units()) this.ended(unit);
   }

@@ -11,7 +11,7 @@ import type { Rate } from "./partitions.ts";
 import { backoffKinds, type RetryPolicy } from "./retry.ts";
 import { overlapPolicies, type Schedule } from "./schedule.ts";
 
-/** What the scheduler looks at. Derived from the data when a work spec is set; then some of it may be set on its own. */
+/** The metadata that the scheduler reads. Derived from the data when a work spec is set; some fields may then be set on their own. */
 export interface WorkSpecMeta {
   /** Higher always goes first. */
   priority: number;
@@ -31,7 +31,7 @@ export interface WorkSpecMeta {
   maxRunning: number;
   maxGetwork: number;
   maxRetries: number;
-  /** Of the units of one partition; 0 is unlimited. */
+  /** Running units of one partition; 0 is unlimited. */
   maxRunningPerPartition: number;
   rate: Rate;
   ratePerPartition: Rate;
@@ -44,17 +44,17 @@ export interface WorkSpecMeta {
   /** What units had gained when `aging` was last changed, and when that was: see timing.ts. */
   agedPoints: number;
   agedSince: number;
-  /** With `fair`, how many units a turn of a partition is; 1 for those that are not named. */
+  /** With `fair`, the units in a turn of a partition; 1 for partitions that are not named. */
   partitionWeights: Readonly<Record<string, number>>;
-  /** The shared limits of the namespace that its units come under. */
+  /** The shared limits of the namespace that apply to its units. */
   limits: readonly string[];
-  /** What becomes of a unit whose task ends in an error; empty is nothing said. */
+  /** What happens to a unit whose task ends in an error; empty is no policy. */
   retry: RetryPolicy;
-  /** When it pauses itself because too much of it fails; empty is never. */
+  /** When it pauses itself because too many attempts fail; empty is never. */
   breaker: Breaker;
-  /** Whether it does, and what is known of it; see `breaker.ts`. */
+  /** The state of the breaker; see `breaker.ts`. */
   breakerState: BreakerState;
-  /** Units that may wait when others are added. */
+  /** The most units that may wait; adding more is refused. */
   maxWaiting: number;
   /** The `then` key; empty is none. */
   nextWorkSpecName: string;
@@ -62,9 +62,9 @@ export interface WorkSpecMeta {
   runtime: string;
   /** What it requires of workers: see `worker-labels.ts`. */
   requires: readonly string[];
-  /** The task that a worker needs to run it: the `task` key, else the name. Empty where an earlier version stored the work spec. */
+  /** The task that a worker needs to run it: the `task` key, else the name. Empty in a work spec that an earlier version stored. */
   taskName: string;
-  /** It has a `module`: it runs a function of that, and no task. */
+  /** It has a `module`, and runs a function of it instead of a task. */
   runsModule: boolean;
   retention: Retention;
   schedule: Schedule;
@@ -117,9 +117,9 @@ export interface WorkSpecField {
   readonly default?: unknown;
   /** `setWorkSpecMeta` may change it; `keepMeta` then keeps what was set. */
   readonly settable?: true;
-  /** Metadata only: data of this key is the user's own. */
+  /** Metadata only: in data, this key is the user's own. */
   readonly metaOnly?: true;
-  /** How `coordinate set` and `--meta` call it, where that is not the key. */
+  /** Its name in `coordinate set` and `--meta`, where that is not the key. */
   readonly shownAs?: string;
   /** Other names that `coordinate set` takes. */
   readonly aliases?: readonly string[];
@@ -129,9 +129,9 @@ export interface WorkSpecField {
   readonly unit?: string;
   /** Of a choice: the words. Of a count: words that may stand for a number. */
   readonly words?: readonly string[] | Readonly<Record<string, number>>;
-  /** Of an object whose keys are known too. */
+  /** The fields of an object whose keys are known. */
   readonly keys?: Readonly<Record<string, WorkSpecField>>;
-  /** Stored and handed to workers, which read it; the engine takes whatever stands there. */
+  /** Stored for workers, which read it; the engine accepts any value. */
   readonly forWorkers?: true;
 }
 
@@ -612,7 +612,7 @@ export const defaultMeta = Object.freeze(
   Object.fromEntries(metaFields.map((row) => [row.field, row.default])),
 ) as unknown as Readonly<WorkSpecMeta>;
 
-/** Metadata as a store wrote it; fields that were not known then have their defaults. */
+/** Parses stored metadata; fields that it lacks get their defaults. */
 export const readStoredMeta = (text: string): WorkSpecMeta => ({
   ...defaultMeta,
   ...(JSON.parse(text) as WorkSpecMeta),
@@ -635,7 +635,7 @@ const wanted: Readonly<Record<FieldKind, string>> = {
   choice: "a word",
 };
 
-/** What a value of the field is, in words. */
+/** Describes the values that the field accepts. */
 export function wantedKind({ kind, words }: Pick<WorkSpecField, "kind" | "words">): string {
   if (words === undefined) return wanted[kind];
   const known = wordsOf(words)
@@ -647,10 +647,10 @@ export function wantedKind({ kind, words }: Pick<WorkSpecField, "kind" | "words"
 const wordsOf = (words: NonNullable<WorkSpecField["words"]>): readonly string[] =>
   Array.isArray(words) ? (words as readonly string[]) : Object.keys(words);
 
-/** The metadata's value for a value of data; undefined when it is of another kind. */
+/** Converts a value of data to metadata; undefined when it is of another kind. */
 export const readKind = (kind: FieldKind, value: unknown): unknown => dataReaders[kind](value);
 
-/** The same of a field, which may have words of its own. */
+/** The same for a field, which may also accept words. */
 export function readField({ kind, words }: WorkSpecField, value: unknown): unknown {
   if (words === undefined) return readKind(kind, value);
   const word = textOf(value);
@@ -659,7 +659,7 @@ export function readField({ kind, words }: WorkSpecField, value: unknown): unkno
   return Array.isArray(words) ? word : (words as Readonly<Record<string, number>>)[word];
 }
 
-/** A value of metadata itself, checked: durations and times are milliseconds already. */
+/** Checks a value of metadata, where durations and times are in milliseconds already. */
 export const checkKind = (kind: FieldKind, value: unknown): unknown =>
   kind === "duration" || kind === "time"
     ? between(0, value, kind === "time" ? latestTime : Infinity)

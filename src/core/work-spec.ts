@@ -37,7 +37,7 @@ export type WorkSpecRef = string | { name: string; id: number };
 
 export const workSpecName = (ref: WorkSpecRef): string => (typeof ref === "string" ? ref : ref.name);
 
-/** The error for a spec that was not found: one that was seen before is gone, another was never there. */
+/** The error for a spec that was not found: `gone` if it was referred to by id, else `no_such_work_spec`. */
 export function missingWorkSpec(ref: WorkSpecRef): CoordinateError {
   return typeof ref === "string"
     ? new CoordinateError("no_such_work_spec", ref)
@@ -45,8 +45,8 @@ export function missingWorkSpec(ref: WorkSpecRef): CoordinateError {
 }
 
 /**
- * Reads a work spec's data: its name and the metadata that the special keys derive. Throws, naming the key. Where it is
- * `lenient`, a newer key that is not of its kind is passed over: it is the data of a client that does not know it.
+ * Reads the name of a work spec and the metadata that the special keys of its data derive. Errors name the key. With `lenient`, a
+ * newer key that is not of its kind is skipped: it is user data of a client that does not know the key.
  */
 export function readWorkSpec(data: Data, lenient = false): { name: string; meta: WorkSpecMeta } {
   const spec = decodeData(data);
@@ -86,7 +86,7 @@ export function readWorkSpec(data: Data, lenient = false): { name: string; meta:
   return { name, meta };
 }
 
-/** What is wrong with a schedule, given what stands in the data; null when it is well. */
+/** The problem of a schedule, given its value in the data; null when it is valid. */
 function scheduleProblem(schedule: Schedule, written: object, continuous: boolean): string | null {
   if (!hasSchedule(schedule))
     return Object.keys(written).length === 0 ? null : "schedule: expected one of cron, every and at";
@@ -95,11 +95,11 @@ function scheduleProblem(schedule: Schedule, written: object, continuous: boolea
   return continuous ? "schedule: a continuous work spec has none" : null;
 }
 
-/** A key of workers, which judge other types than text. */
+/** The text of a key that workers read. Other types are for the workers to check. */
 const ownText = (spec: Readonly<Record<string, unknown>>, key: string): string =>
   (Object.hasOwn(spec, key) ? textOf(spec[key]) : undefined) ?? "";
 
-/** Whether the metadata has a task: that of work specs which an earlier version stored has not. */
+/** Whether the metadata has a task: work specs stored by an earlier version have none. */
 export const knowsTask = ({ taskName }: WorkSpecMeta): boolean => taskName !== "";
 
 /**
@@ -112,7 +112,7 @@ export function resetMeta(old: WorkSpecMeta | null, derived: WorkSpecMeta, keepM
   return { ...changeMeta(derived, settableMeta(old)), breakerState: old.breakerState };
 }
 
-/** Of metadata, what may be set. */
+/** The settable part of metadata. */
 export const settableMeta = (meta: Partial<WorkSpecMeta>): WorkSpecMetaChange =>
   Object.fromEntries(
     settableFields.filter(({ field }) => field in meta).map(({ field }) => [field, meta[field]]),
@@ -133,10 +133,7 @@ export function checkMetaChange(change: WorkSpecMetaChange): WorkSpecMetaChange 
   return change;
 }
 
-/**
- * Turning `continuous` on for a spec that cannot be is no error and leaves it off. A spec that is resumed is no longer held back
- * by its breaker.
- */
+/** Turning `continuous` on for a spec that cannot be continuous has no effect. Resuming a spec closes its breaker. */
 export function changeMeta(old: WorkSpecMeta, change: WorkSpecMetaChange): WorkSpecMeta {
   const meta = { ...old, ...change };
   meta.continuous = meta.continuous && meta.canBeContinuous;
@@ -144,7 +141,7 @@ export function changeMeta(old: WorkSpecMeta, change: WorkSpecMetaChange): WorkS
   return meta;
 }
 
-/** The fields that the known keys of an object say; null counts as absent, a wrong type names key and types. */
+/** Reads the fields from the known keys of an object. Null counts as absent; an error for a wrong type names key and types. */
 function readFields(
   object: Readonly<Record<string, unknown>>,
   keys: Readonly<Record<string, WorkSpecField>>,

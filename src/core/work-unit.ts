@@ -1,4 +1,4 @@
-/** A work unit is one job of a work spec: a name, a data dictionary, and where it stands. */
+/** A work unit is one job of a work spec: a name, a data dictionary and a status. */
 import type { AttemptRow, FailReason } from "./attempt.ts";
 import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
@@ -15,45 +15,45 @@ export interface WorkUnitInput extends UnitRetry {
   /** Not before this time, in epoch milliseconds, or this long from now. At most one of the two. */
   notBefore?: number;
   delayMs?: number;
-  /** From this time on, or this long from now, the unit goes before all that are not late. Absent is never, also when added again. */
+  /** From this time on, or this long from now, the unit goes before all that are not late. Absent is never, also when it is added again. */
   deadline?: number;
   deadlineMs?: number;
-  /** A unit that nobody has begun by this time, or within this long from now, fails with the reason `late`. Absent is never. */
+  /** A unit that has not begun by this time, or this long from now, fails with the reason `late`. Absent is never. */
   expires?: number;
   expiresMs?: number;
-  /** What to wait for. Absent: nothing, or what a unit that exists waits for already. */
+  /** The units to wait for. Absent is none; an existing unit keeps those it has. */
   dependencies?: readonly DependencyInput[];
   /**
-   * The queues that get a message when the unit ends, finished or failed, by whatever route; at most 16. Like the
-   * priority, a unit that is added again has what the new add says: absent is none.
+   * The queues that get a message when the unit ends, finished or failed, for whatever reason; at most 16. As with the priority,
+   * adding the unit again replaces them: absent is none.
    */
   queues?: readonly string[];
   /** A few short words to find the unit by; at most 8, each of 1 to 256 bytes. Absent is none, also when added again. */
   labels?: readonly string[];
   /**
-   * What the unit is counted under where its work spec has limits, rates or an order for each partition: a tenant, a host, an
-   * account. At most 256 bytes. Absent or empty is none, also when added again; units without one are together in one partition.
+   * Groups units where the work spec has limits, rates or an order for each partition: by tenant, host or account, say. At most 256
+   * bytes. Absent or empty is none, also when added again; units without one share one partition.
    */
   partition?: string;
-  // `maxRetries` and `retry` take the place of what the work spec says; absent is nothing, also when added again
-  /** The batch that the unit belongs to, which is made when it does not exist. The unit carries the label `batch:` and this name. */
+  // `maxRetries` and `retry` override those of the work spec; absent is no override, also when added again
+  /** The batch that the unit belongs to, created when it does not exist. The unit gets the label `batch:` and this name. */
   batch?: string;
-  /** What becomes of a unit of this name that exists; see `ConflictPolicy`. */
+  /** What happens to an existing unit of this name; see `ConflictPolicy`. */
   onConflict?: ConflictPolicy;
   /**
-   * The unit begins this long from now; added again before it has begun, it has the new data and waits anew: the last one within
-   * the time wins. Not together with `notBefore` or `delayMs`.
+   * The unit begins this long from now. Adding it again before it has begun replaces its data and restarts the wait: the last add
+   * within the time wins. Not together with `notBefore` or `delayMs`.
    */
   debounceMs?: number;
-  /** A unit of this name that was added less than this long ago, or became available again, is left as it is. */
+  /** An existing unit that was added, or became available again, less than this long ago is left unchanged. */
   throttleMs?: number;
 }
 
 /**
- * What an add does with a unit that exists. `update`, when absent: it gets the new data and metadata; one that runs goes on, one
- * that has ended becomes available again. `replace`: the same, and one that runs is taken from its attempt. `data`: it gets the
- * new data and keeps its priority, delay, dependencies, queues and labels. `ignore`: it stays as it is. `refuse`: the call is
- * refused with `name_exists`, and nothing is added.
+ * What an add does with an existing unit. `update`, when absent: the unit gets the new data and metadata; a running unit goes on,
+ * an ended one becomes available again. `replace`: the same, but a running unit is taken from its attempt. `data`: the unit gets
+ * the new data and keeps its priority, delay, dependencies, queues and labels. `ignore`: the unit stays unchanged. `refuse`: the
+ * call fails with `name_exists`, and nothing is added.
  */
 export const conflictPolicies = ["update", "replace", "data", "ignore", "refuse"] as const;
 export type ConflictPolicy = (typeof conflictPolicies)[number];
@@ -73,7 +73,7 @@ export interface DependencyRow {
   workSpec: string;
   workUnit: string;
   kind: DependencyKind;
-  /** Where that unit stands; null when it was deleted. */
+  /** The status of that unit; null when it was deleted. */
   status: WorkUnitStatus | null;
 }
 
@@ -101,25 +101,25 @@ export interface WorkUnitRow extends UnitRetry {
   /** The attempt whose output made this unit, if any. */
   origin: string | null;
   dependencies: readonly DependencyRow[];
-  /** The queues that hear of its end, and the words it is found by: as they were given, without repetitions. */
+  /** The queues that get a message when it ends, and its labels: as given, without duplicates. */
   queues: readonly string[];
   labels: readonly string[];
   /** Empty for a unit that was given none. */
   partition: string;
 }
 
-/** Whether nothing more will become of a unit by itself; one that is gone has ended, too. */
+/** Whether a unit has finished or failed; a deleted unit (null) counts as ended, too. */
 export const hasEnded = (row: WorkUnitRow | null): boolean =>
   row === null || row.status === "finished" || row.status === "failed";
 
-/** What was done with one unit of an add. */
+/** The result for one unit of an add. */
 export interface AddedWorkUnit {
   name: string;
   id: number;
-  /** False when a unit of this name existed and was written over. */
+  /** False when a unit of this name existed; it was overwritten unless `ignored` is set. */
   created: boolean;
   status: WorkUnitStatus;
-  /** A unit of this name existed and was left as it is. */
+  /** A unit of this name existed and was left unchanged. */
   ignored?: true;
 }
 
@@ -131,13 +131,13 @@ export interface WorkUnitQuery {
   names?: readonly string[];
   statuses?: readonly WorkUnitStatus[];
   prefix?: string;
-  /** Units that carry this label. What is looked at are the units with the label, however many others there are. */
+  /** Units with this label. Only these are read, however many others there are. */
   label?: string;
   /** Failed units of the failure group with this fingerprint: see `listFailures`. */
   error?: string;
   /** Units that ended, finished or failed, at this time or later. */
   endedSince?: number;
-  /** With the data that the units were added with, whatever attempts have made of it. */
+  /** Returns the data that the units were added with, not that of their attempts. */
   asAdded?: boolean;
   previous?: string;
   limit?: number;
@@ -162,7 +162,7 @@ export interface TallyRow {
   namespace: string;
   workSpec: string;
   counts: Tally;
-  /** Ended units that retention removed: counted on, so that totals stay true. */
+  /** Ended units that retention removed: still counted here, so that totals stay correct. */
   removed: { finished: number; failed: number };
 }
 
@@ -171,21 +171,21 @@ export interface WaitingSinceRow {
   namespace: string;
   workSpec: string;
   /**
-   * When a unit that is available now became so, the earliest that was found: nothing that was found has waited longer, and
-   * this one really has waited that long. All are looked at while no more than 200 wait; of more, the 100 that are
-   * next to be claimed and the 100 that are last, and then the oldest may have waited even longer.
+   * When the unit that has waited longest, of those checked, became available. All available units are checked while there are at
+   * most 200. Of more, the 100 that are next to be claimed and the 100 that are last are checked, and others may have waited even
+   * longer.
    */
   since: number;
-  /** Whether all were looked at. */
+  /** Whether all available units were checked. */
   exact: boolean;
 }
 
-/** So many are looked at from each end of the claim order for `waitingSince`. */
+/** How many units `waitingSince` checks from each end of the claim order. */
 export const waitingSample = 100;
 
 /**
- * When a unit became available that is so now. `since` is set where nothing else says it: when it was added again, reset,
- * or let go by what it waited for; else it is when it was added, its delay was over, or its latest attempt ended.
+ * When an available unit became available: the latest of when it was added, its delay ended, and its last attempt ended. `since`,
+ * if set, takes the place of when it was added: it was added again, reset or unblocked then.
  */
 export const availableSince = (unit: {
   created: number;

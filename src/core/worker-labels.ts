@@ -41,7 +41,7 @@ function isMet(text: string, labels: readonly string[]): boolean {
   }
 }
 
-/** The labels of the requirement's name, for a sentence. */
+/** The labels with the name of the requirement, as text for people. */
 export function labelsLike(text: string, labels: readonly string[]): string {
   const name = requirement.exec(text)?.[1] ?? "";
   const like = labels.filter((label) => label === name || label.startsWith(`${name}=`));

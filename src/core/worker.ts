@@ -3,7 +3,7 @@ import type { Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
 
 export const desiredStates = ["run", "idle", "terminate"] as const;
-/** What a controller asks of a worker. It finishes what it holds before it obeys. */
+/** What a controller asks of a worker. The worker finishes the units it holds first. */
 export type DesiredState = (typeof desiredStates)[number];
 
 /** A worker is active this long after it last checked in, unless it says otherwise. */
@@ -24,7 +24,7 @@ export interface WorkerRow {
   desired: DesiredState;
 }
 
-/** A check-in, or a change by somebody else; what is absent stays. */
+/** A check-in, or a change by another client; absent fields stay unchanged. */
 export interface WorkerChange {
   name: string;
   /** Null clears it. Changes nothing else. A parent that is not known is created. */

@@ -1,13 +1,13 @@
 /**
- * The rows that one verb works on, and what a store offers to the rules of a unit's life.
+ * The working set: the rows that one verb works on, and the interface between a store and the rules of a unit's life.
  *
- * A rule decides on loaded rows and never waits for a database by itself: it yields what has to be waited for. What
- * happens to one unit is a plain function; only rules over many units are generators, because a `yield*` for each unit
- * costs about 40 ns, as much as the rule itself.
+ * A rule decides on loaded rows and never waits for a database by itself: it yields what has to be waited for. Rules for one unit
+ * are plain functions; only rules over many units are generators, because a `yield*` for each unit costs about 40 ns, as much as
+ * the rule itself.
  *
- * A store implements loading, looking and writing. It decides nothing: which status a unit enters, what is counted as a
- * try, who hears of an end are decided in `life.ts` and the files beside it. A working set belongs to one verb and one
- * transaction at a time, and in it the same unit is always the same object.
+ * A store implements loading, looking and writing, and decides nothing: `life.ts` and the files beside it decide which status a
+ * unit enters, what counts as a try, and which queues get a message. A working set belongs to one verb and one transaction at a
+ * time, and in it the same unit is always the same object.
  */
 import {
   attemptId,
@@ -31,10 +31,10 @@ import type { UnitTiming } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import type { AddedWorkUnit, DependencyRow, WorkUnitRow, WorkUnitStatus } from "./work-unit.ts";
 
-/** Something to wait for; undefined when everything is at hand. */
+/** A promise to wait for; undefined when everything is loaded. */
 export type Loading = Promise<unknown> | undefined;
 
-/** A rule over many units. Where it yields undefined, a store may let others have a turn. */
+/** A rule over many units. When it yields undefined, the store may run other work before it continues. */
 export type Rule<Answer> = Generator<Loading, Answer>;
 
 export interface SpecState {
@@ -44,7 +44,7 @@ export interface SpecState {
   readonly meta: WorkSpecMeta;
   /** When the bucket of its `rate` is full again. */
   readonly full: number;
-  /** Deleted for everybody, though its rows may still be there. */
+  /** Deleted for all callers, though its rows may still exist. */
   readonly deleted: boolean;
 }
 
@@ -60,9 +60,9 @@ export interface AttemptState {
   data: Data | null;
   late: boolean;
   chainingErrors: readonly string[];
-  /** Why it failed its unit, where that is not `error`. It need not be kept once it is history. */
+  /** Why the unit failed, where that is not `error`. A store need not keep it for past attempts. */
   reason: FailReason | null;
-  /** Of a running attempt; what stands here of another means nothing. */
+  /** Meaningful only while the attempt runs. */
   progress: AttemptProgress | null;
 }
 
@@ -70,25 +70,22 @@ export interface UnitState {
   readonly id: number;
   readonly spec: SpecState;
   readonly name: string;
-  /** Changed by `enter` alone. */
+  /** Changed only by `enter`. */
   readonly status: WorkUnitStatus;
   data: Data | null;
   priority: number;
-  /** Empty is none. Changed only while the unit is in no order. */
+  /** Empty is none. Changed only between `leave` and `enter`. */
   partition: string;
   notBefore: number;
   readonly created: number;
   /** Attempts ever made, and those that count as tries. */
   attempts: number;
   tries: number;
-  /** The latest attempt, until the unit is taken from it; then it is history. */
+  /** The latest attempt, until it is superseded and becomes history. */
   attempt: AttemptState | null;
   /** The id of the attempt whose output made it. */
   origin: string | null;
-  /**
-   * When the unit became available, where nothing else says so: it was added again, reset, or its dependencies were met.
-   * Never before the end of a dependency, so that a unit does not begin before it.
-   */
+  /** When the unit was added again, reset or unblocked. Never before the end of a dependency, so that the unit does not begin before that. */
   since: number;
 }
 
@@ -101,7 +98,7 @@ export interface Need {
   met: boolean;
 }
 
-/** What few units have: queues that hear of their end, labels, and a word on how often they are tried and on time. */
+/** What few units have: queues that get a message when they end, labels, their own retry settings, and timing. */
 export interface Extras {
   readonly queues: readonly string[];
   readonly labels: readonly string[];
@@ -114,7 +111,7 @@ export const noExtras: Extras = { queues: [], labels: [], retry: null, timing: n
 export const areExtras = ({ queues, labels, retry, timing }: Extras): boolean =>
   queues.length > 0 || labels.length > 0 || retry !== null || timing !== null;
 
-/** What a put says of them. */
+/** The extras that a put gives. */
 export const extrasOfPut = ({ queues, labels, retry, timing }: WorkUnitPut): Extras =>
   queues === undefined && labels === undefined && retry === undefined && timing === undefined
     ? noExtras
@@ -125,7 +122,7 @@ export const extrasOfPut = ({ queues, labels, retry, timing }: WorkUnitPut): Ext
         timing: timing ?? null,
       };
 
-/** Whether something happens to the unit by itself while it waits. */
+/** Whether the unit has a deadline or an expiry. */
 export const hasTimer = (timing: UnitTiming | null): timing is UnitTiming =>
   timing !== null && (timing.deadline !== undefined || timing.expires !== undefined);
 
@@ -142,7 +139,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The time of the verb. */
   now: number;
   readonly #notes: Notes;
-  /** Units that ended or were removed, with the time of it, whose dependents have not been looked at yet. */
+  /** Units that ended or were removed, with the time of that, whose dependents are not resolved yet. */
   #unresolved: Map<Unit, number> | null = null;
   #batchChanges: Map<string, BatchChange> | null = null;
   #outcomes: Map<Unit["spec"], Outcomes> | null = null;
@@ -152,11 +149,11 @@ export abstract class WorkingSet<Unit extends UnitState> {
     this.#notes = notes;
   }
 
-  /** Whether a rule should load what later changes of the same call need as well: where each load is a round trip. */
+  /** Whether a rule should also load what later changes of the same call need: for stores where each load is a round trip. */
   readonly readsAhead: boolean = false;
 
-  // ---- loading: what a rule looks at must have been loaded before; units come with their needs. A store that has everything at
-  // hand leaves these as they are.
+  // ---- loading: a rule must load what it looks at; units come with their needs. A store that has everything in memory does not
+  // override these.
 
   loadUnits(_ids: Iterable<number>): Loading {
     return undefined;
@@ -170,7 +167,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
     return undefined;
   }
 
-  /** Attempts that became history. */
+  /** Past attempts. */
   loadPast(_keys: readonly AttemptKey[]): Loading {
     return undefined;
   }
@@ -180,52 +177,52 @@ export abstract class WorkingSet<Unit extends UnitState> {
     return undefined;
   }
 
-  /** The needs of everything that these units lead to. Holds off other adds that could close a circle. */
+  /** The needs of all units that can be reached from these. Locks out other adds that could close a cycle. */
   loadReachable(_units: readonly number[]): Loading {
     return undefined;
   }
 
-  /** Exact counts of a spec, which nobody changes until the verb has ended. */
+  /** Exact counts of a spec, which no other transaction changes until the verb has ended. */
   loadCounts(_spec: Unit["spec"]): Loading {
     return undefined;
   }
 
-  /** At least so many of the next units to claim. */
+  /** At least `count` of the next units to claim. */
   loadReady(_spec: Unit["spec"], _count: number): Loading {
     return undefined;
   }
 
-  /** Lanes enough to hand out so many units, with their first units; of a spec that has lanes. */
+  /** Enough lanes to hand out `count` units, with their first units; for a spec that has lanes. */
   loadLanes(_spec: Unit["spec"], _count: number): Loading {
     return undefined;
   }
 
-  /** How many units of these partitions run, exactly: nobody begins another until the verb has ended. */
+  /** The exact number of running units of a partition: no other transaction starts one until the verb has ended. */
   loadRunning(_spec: Unit["spec"], _partition: string): Loading {
     return undefined;
   }
 
-  /** What `lapsed` gives. */
+  /** The units that `lapsed` returns. */
   loadLapsed(_spec: Unit["spec"]): Loading {
     return undefined;
   }
 
-  /** The shared limits of the spec: nobody begins a unit under them until the verb has ended. After `loadCounts`. */
+  /** The shared limits of the spec: no other transaction starts a unit under them until the verb has ended. Call after `loadCounts`. */
   loadLimits(_spec: Unit["spec"]): Loading {
     return undefined;
   }
 
-  /** A batch, which nobody else changes until the verb has ended; `create`: one that is about to be made. */
+  /** A batch, which no other transaction changes until the verb has ended. `create`: it is created if it does not exist. */
   loadBatch(_namespace: string, _name: string, _create: boolean): Loading {
     return undefined;
   }
 
-  /** The state of the breaker and the counts of its window, which nobody else trips or closes until the verb has ended. */
+  /** The state of the breaker and the counts of its window. No other transaction trips or closes it until the verb has ended. */
   loadBreaker(_spec: Unit["spec"]): Loading {
     return undefined;
   }
 
-  /** Makes sure that so many units can be made. */
+  /** Reserves what is needed to make `count` units, such as their ids. */
   reserve(_count: number): Loading {
     return undefined;
   }
@@ -240,7 +237,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract everMade(id: number): boolean;
   abstract past(unit: Unit, number: number): AttemptState | undefined;
   abstract needs(unit: number): readonly Need[];
-  /** Where the target of a need stands; null when it was deleted. */
+  /** The status of the target of a need; null when it was deleted. */
   abstract targetStatus(need: Need): WorkUnitStatus | null;
   abstract hasDependents(unit: Unit): boolean;
   abstract dependents(unit: Unit): Iterable<Unit>;
@@ -248,17 +245,17 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The next unit to claim: highest priority first, then name order. */
   abstract ready(spec: Unit["spec"]): Unit | undefined;
   abstract extras(unit: Unit): Extras;
-  /** What the unit says of time; a store may know that no unit of the spec does. */
+  /** The timing of the unit. A store may answer without reading it where no unit of the spec has any. */
   timing(unit: Unit): UnitTiming | null {
     return this.extras(unit).timing;
   }
   /** The lane that is next to be served among those with available units that are not held. */
   abstract nextLane(spec: Unit["spec"]): LaneState | undefined;
-  /** The lane's next unit: highest priority first, then name order; or the first of those that have begun. */
+  /** The lane's next unit: highest priority first, then name order; with `begun`, the first of those that have begun. */
   abstract nextInLane(spec: Unit["spec"], lane: LaneState, begun: boolean): Unit | undefined;
   /**
-   * When the last attempt of the work spec ended that a limit no longer counts, as far as was looked: who takes its place begins no
-   * earlier. Only where the daemons' requests may overtake each other.
+   * When the last attempt that freed a place under a limit ended, as far as loaded: the attempt that takes the place begins no
+   * earlier. Only where the requests of daemons may overtake each other.
    */
   placeFreed(_spec: Unit["spec"]): number {
     return 0;
@@ -272,73 +269,76 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract limits(spec: Unit["spec"]): readonly SharedLimitState[];
 
   abstract batch(namespace: string, name: string): BatchRow | undefined;
-  /** What attempts came to within the window of the breaker, those that this verb has added included. */
+  /** Outcomes of attempts within the window of the breaker, those that this verb has added included. */
   abstract counts(spec: Unit["spec"]): OutcomeCounts;
 
   // ---- writing
 
-  /** A unit of the lane was handed out: the turn passes to the one after it. Saves the lane. */
+  /** A unit of the lane was handed out: advances the turn and saves the lane. */
   abstract served(spec: Unit["spec"], lane: LaneState): void;
-  /** Passes the lane over until then, or until something happens to its units. */
+  /** Skips the lane until `hold.until`, or until one of its units changes. */
   abstract hold(spec: Unit["spec"], lane: LaneState, hold: Hold): void;
   /** Saves the bucket of a spec's rate. */
   abstract setFull(spec: Unit["spec"], full: number): void;
   /** Saves the bucket of a shared limit. */
   abstract setLimitFull(spec: Unit["spec"], limit: string, full: number): void;
 
-  /** A fast path: adds units that are all new and depend on nothing; null, and nothing is written, when that is not so. */
+  /** A fast path for units that are all new and depend on nothing; otherwise returns null and writes nothing. */
   abstract addNew(spec: Unit["spec"], puts: readonly WorkUnitPut[]): Rule<AddedWorkUnit[] | null> | null;
-  /** A new unit, which nobody sees before `add`. */
+  /** Makes a new unit, which is not visible before `add`. */
   abstract make(spec: Unit["spec"], put: WorkUnitPut): Unit;
-  /** The unit exists from now on; it is in no order and not counted before it enters a status. */
+  /** Adds the unit. It is in no list and not counted before it enters a status. */
   abstract add(unit: Unit): void;
-  /** Takes a unit out of the order of its status: before anything changes that it is ordered by. */
+  /** Takes a unit out of the list of its status: call it before changing anything that the list is ordered by. */
   abstract leave(unit: Unit): void;
   /**
-   * Sets the status of a unit that is in no order, counts it there, and saves it. A unit that waits stands in the order of timers as well,
-   * if it has one (`nextTimer`).
+   * Sets the status of a unit that has left its list, puts it into the list of that status, counts it there, and saves it. A
+   * waiting unit with a timer (`nextTimer`) enters the list of timers as well.
    */
   abstract enter(unit: Unit, status: WorkUnitStatus): void;
-  /** Saves a change of the unit's attempt that moves nothing. */
+  /** Saves a change of the unit's attempt that does not affect its place in a list. */
   abstract save(unit: Unit): void;
-  /** Saves the data of an attempt that is history. */
+  /** Saves the status and the data of a past attempt. */
   abstract savePast(unit: Unit, attempt: AttemptState): void;
   /**
-   * The attempt becomes history; the unit is saved by what follows. `lost`: it ran until now, and stays on its worker's list
-   * until the worker settles it or its lease would have ended.
+   * Moves the attempt to the history; the `enter` that follows saves the unit. `lost`: it ran until now, and stays on its worker's
+   * list until the worker settles it or its lease would have ended.
    */
   abstract archive(unit: Unit, attempt: AttemptState, lost: boolean): void;
   abstract setNeeds(unit: Unit, needs: readonly Need[]): void;
   abstract meet(unit: Unit, need: Need): void;
   abstract setExtras(unit: Unit, extras: Extras): void;
   abstract saveBatch(namespace: string, batch: BatchRow): void;
-  /** Deletes a unit that is in no order, with its attempts and needs. */
+  /** Deletes a unit that has left its list, with its attempts and needs. */
   abstract remove(unit: Unit): void;
   /** No unit is generated before this time. */
   abstract setNextContinuous(spec: Unit["spec"], time: number): void;
-  /** Adds to what is counted under a time. */
+  /** Adds to the counts of a time. */
   abstract addCounts(spec: Unit["spec"], at: number, counts: OutcomeCounts): void;
   protected abstract setBreaker(spec: Unit["spec"], state: BreakerState): void;
   /** When the schedule makes its next unit, and the time of the last one that it made. */
   abstract setRuns(spec: Unit["spec"], nextRun: number, lastRun: number): void;
 
-  // ---- events, from which messages, wake-ups and the lists of workers follow
+  // ---- events, which lead to messages, wake-ups and the lists of workers
 
-  /** The unit's attempt runs: its worker is known and holds it. `claimed` is false for one that was renewed after it had expired. */
+  /**
+   * The unit's attempt runs: its worker is created if unknown, and holds the unit. `claimed` is false for one that was renewed
+   * after it had expired.
+   */
   abstract began(unit: Unit, attempt: AttemptState, claimed: boolean): void;
-  /** The worker of an attempt no longer holds its unit, or has heard that it lost it. */
+  /** The worker of an attempt no longer holds its unit, or has learned that it lost it. */
   abstract released(unit: Unit, attempt: AttemptState): void;
   /** Appends a message. */
   protected abstract tell(message: Omit<QueueMessage, "seq">, unit: Unit): void;
-  /** Wakes those who wait for the unit to end, once the verb has taken effect. */
+  /** Wakes callers that wait for the unit to end, once the verb has taken effect. */
   protected abstract wake(unit: Unit): void;
 
-  /** For the history; `ms` is how long the attempt took, or the unit had waited for it, and below 0 when it did neither. */
+  /** Notes an event for the history. `ms` is how long the attempt took, or the unit had waited for it; below 0 for neither. */
   happened(unit: Unit, happening: Happening, ms: number): void {
     this.#notes.note(unit.spec.id, happening, this.now, ms, 1);
   }
 
-  /** For the breaker of the work spec, if it has one: the attempt finished, or failed. */
+  /** Notes for the breaker of the work spec, if it has one, that the attempt finished or failed. */
   attemptEnded({ spec }: Unit, { start, data, reason }: AttemptState, finished: boolean): void {
     if (!hasBreaker(spec.meta)) return;
     this.#outcomes ??= new Map<Unit["spec"], Outcomes>();
@@ -354,7 +354,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
     return outcomes;
   }
 
-  /** Sets the state of a breaker; that it tripped, or no longer is, is told once the verb has taken effect. */
+  /** Sets the state of a breaker. That it tripped or closed is reported once the verb has taken effect. */
   changeBreaker(spec: Unit["spec"], state: BreakerState): void {
     const was = isTripped(spec.meta);
     this.setBreaker(spec, state);
@@ -363,12 +363,12 @@ export abstract class WorkingSet<Unit extends UnitState> {
       this.#notes.breaker({ namespace: spec.namespace, workSpec: spec.name, time: this.now, state });
   }
 
-  /** The unit has ended: its queues get a message, and its dependents are looked at before the verb answers. */
+  /** The unit has ended: its queues get a message, and its dependents are resolved before the verb answers. */
   ended(unit: Unit, status: "finished" | "failed", at: number): void {
     this.wake(unit);
     const { queues, labels } = this.extras(unit);
     this.#countUnit(unit, labels, status === "finished" ? { finished: 1 } : { failed: 1 });
-    // nobody hears of a unit of a deleted work spec, though its row may still be there
+    // a unit of a deleted work spec sends no messages, though its row may still exist
     if (queues.length > 0 && !unit.spec.deleted)
       for (const queue of queues)
         this.tell(
@@ -386,10 +386,10 @@ export abstract class WorkingSet<Unit extends UnitState> {
     this.#concerns(unit, at);
   }
 
-  /** The unit was deleted: its dependents are looked at before the verb answers. */
+  /** The unit was deleted: its dependents are resolved before the verb answers. */
   removed(unit: Unit, at: number, retired: boolean): void {
     this.wake(unit);
-    // what has ended stays counted, unless a batch would wait for it for ever
+    // an ended unit stays counted, unless its batch would wait for it for ever
     if (unit.status !== "finished" && unit.status !== "failed")
       this.#countUnit(unit, this.extras(unit).labels, { total: -1 });
     else if (unit.status === "failed" && !retired)
@@ -412,7 +412,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
     if (batch !== null) this.countInBatch(spec.namespace, batch, change);
   }
 
-  /** The counts of a batch change by so much; that is looked at before the verb answers. */
+  /** Changes the counts of a batch; the batch is checked before the verb answers. */
   countInBatch(
     namespace: string,
     name: string,
@@ -440,7 +440,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
     if (this.hasDependents(unit)) (this.#unresolved ??= new Map<Unit, number>()).set(unit, at);
   }
 
-  /** Whether the dependents of some units, or batches, have not been looked at yet; the dependents of this one, if it is given. */
+  /** Whether any dependents or batches are not resolved yet; with a unit, whether its dependents are not. */
   isUnresolved(unit?: Unit): boolean {
     return unit === undefined
       ? this.#unresolved !== null || this.#batchChanges !== null

@@ -1,4 +1,4 @@
-/** For administrators: the tokens of the daemon and what its audit log says. Both need scope `admin` in all namespaces. */
+/** Routes for administrators: the tokens and the audit log of the daemon. They need scope `admin` in all namespaces. */
 import { open } from "node:fs/promises";
 import { shape } from "../core/index.ts";
 import { HttpError, scopes, type Route, type Scope } from "../rest/index.ts";
@@ -20,17 +20,17 @@ export interface AuditRow {
   status: number;
 }
 
-/** The newest lines first; `next` is where older ones are, null at the beginning of the file. */
+/** The newest lines first. `next` is the cursor of older lines, null at the beginning of the file. */
 export interface AuditPage {
   rows: AuditRow[];
   next: string | null;
 }
 
 const maxLines = 1000;
-/** What is read of the file at once: a line has a few hundred bytes. */
+/** Bytes of the file that are read at once: a line has a few hundred. */
 const chunkBytes = 256 * 1024;
 
-/** Lines of a file from the end, or from before a position; no more is read than a chunk. */
+/** Reads lines backwards from the end of a file, or from a position. Reads at most one chunk. */
 export async function readAudit(file: string, limit: number, before?: number): Promise<AuditPage> {
   const handle = await open(file, "r").catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
@@ -43,7 +43,7 @@ export async function readAudit(file: string, limit: number, before?: number): P
     const start = Math.max(0, end - chunkBytes);
     const { buffer, bytesRead } = await handle.read(Buffer.alloc(end - start), 0, end - start, start);
     const bytes = buffer.subarray(0, bytesRead);
-    // whole lines alone: the first one of a chunk may have begun before it, the last one may still be written
+    // only whole lines: the first line of the chunk may begin before it, the last one may still be being written
     let at = bytes.lastIndexOf(0x0a);
     const rows: AuditRow[] = [];
     while (at >= 0 && rows.length < limit) {
@@ -53,7 +53,7 @@ export async function readAudit(file: string, limit: number, before?: number): P
       if (row !== null) rows.push(row);
       at = lineStart - 1;
     }
-    // a chunk without a whole line is passed over
+    // skips a chunk without a whole line
     const next = start + (rows.length === 0 ? 0 : at + 1);
     return { rows, next: next === 0 ? null : String(next) };
   } finally {
@@ -61,7 +61,7 @@ export async function readAudit(file: string, limit: number, before?: number): P
   }
 }
 
-/** A line that a disk which was full has cut is left out. */
+/** Null for a line that was cut short by a full disk. */
 function readLine(text: string): AuditRow | null {
   try {
     return JSON.parse(text) as AuditRow;
@@ -121,7 +121,7 @@ export function adminRoutes({ tokensFile, auditFile }: AdminSources): Route[] {
         const tokens = listTokens(tokensFile);
         if (!tokens.some((token) => token.id === id))
           throw new HttpError("not_found", `There is no token ${id}`);
-        // without it nobody could make another over the network, and without any token the daemon would be open
+        // without it, no one could administer tokens over the network, and without any token the daemon would be open
         if (!tokens.some((token) => token.id !== id && mayAll(token, Date.now())))
           throw new HttpError(
             "forbidden",

@@ -1,19 +1,19 @@
-/** The audit log: who changed what, when; and who was refused. A line of JSON each, without data. */
+/** The audit log of changes and refused requests. One line of JSON per entry, without data. */
 import { createWriteStream, type WriteStream } from "node:fs";
 import path from "node:path";
 import { around, isCoordinateError, verbs, type BreakerEvent, type Coordinate } from "../core/index.ts";
 import type { Answered, Route } from "../rest/index.ts";
 import { makeDirectory } from "./make-directory.ts";
 
-/** Of everything longer, the beginning. */
+/** Longer strings are truncated. */
 const longest = 200;
 
 export interface AuditOptions {
-  /** Claims and settles too. */
+  /** Whether to log claims and settles, too. */
   all: boolean;
-  /** Asked each time: the first token may be made while the daemon runs. */
+  /** Whether to log. Called each time, since the first token may be created while the daemon runs. */
   wanted: () => boolean;
-  /** An audit that cannot be written must not go unseen. */
+  /** Called if the log cannot be written, which must not go unnoticed. */
   onError: (error: unknown) => void;
 }
 
@@ -34,7 +34,7 @@ export class Audit {
   answered({ id, path, route, ns, identity, address, status, presented }: Answered): void {
     const refused =
       (status === 401 || status === 403 || status === 429) &&
-      // the dashboard asks so whether it must sign in: nothing was tried
+      // the dashboard uses this route to find out whether to sign in: not an attempt to log
       (presented || route?.id !== "session");
     if (!refused && (route === null || !this.#isChange(route))) return;
     this.#write({
@@ -49,7 +49,7 @@ export class Audit {
     });
   }
 
-  /** What a work spec did by itself. */
+  /** Logs that the breaker of a work spec tripped or closed. */
   breaker({ namespace, workSpec, state }: BreakerEvent): void {
     const action = state.since === undefined ? "breaker.closed" : "breaker.tripped";
     this.#write({
@@ -62,8 +62,8 @@ export class Audit {
   }
 
   /**
-   * The verbs that a connection of CBOR-RPC has carried out, those of its methods included. Of callers without a token
-   * the address is known.
+   * Logs the verbs that a CBOR-RPC connection runs, directly or through its methods. Of callers without a token, only the
+   * address is known.
    */
   watch(coordinate: Coordinate, address: string, token: string | null): Coordinate {
     return around(coordinate, async (action, [namespace], next) => {
@@ -110,7 +110,7 @@ export class Audit {
     }
   }
 
-  /** With its first line: without tokens there is no file. */
+  /** Opens the file for the first line: without tokens there is no file. */
   #open(): WriteStream {
     if (this.#stream !== null) return this.#stream;
     makeDirectory(path.dirname(this.#file));

@@ -1,4 +1,4 @@
-/** Backends by their address: the one place that knows every store. Each is loaded only when it is asked for. */
+/** Opens backends by address. The only file that knows every store; each is loaded only if it is used. */
 import path from "node:path";
 import {
   Engine,
@@ -16,23 +16,23 @@ export interface Backend {
   /** memory, sqlite, postgres, or http for a daemon in front of another. */
   kind: string;
   coordinate: Coordinate;
-  /** Null for a daemon in front of a daemon, which tidies up itself. */
+  /** Null for a daemon in front of another, which does its own housekeeping. */
   engine: Engine | null;
   clock: Clock;
-  /** Writes to disk: worth making batches for. */
+  /** Whether the store writes to disk, so that merging requests into batches pays. */
   durable: boolean;
-  /** To be called once a minute or so. */
+  /** Call about once a minute. */
   upkeep?: () => Promise<void>;
 }
 
-/** What a backend needs to know of the configuration. */
+/** The settings that a backend needs. */
 export type BackendConfig = Pick<Config, "backend" | "dataDir" | "maxDataBytes" | "maxItems"> &
   Partial<Pick<Config, "inlineJobs" | "statistics">>;
 
-/** Of work specs whose units bring code along; a daemon has them only when it is told so. */
+/** The runtime of work specs whose units contain code. A daemon refuses it unless the setting `inlineJobs` is on. */
 const inlineRuntime = "jobs-inline";
 
-/** `clock` null: the backend's own where it has one, else this machine's. */
+/** `clock` null: the clock of the backend if it has one, else of this machine. */
 type Open = (
   address: string,
   config: BackendConfig,
@@ -65,7 +65,7 @@ const openSqlite: Open = async (address, config, clock) => {
 const openPostgres: Open = async (address, config, clock) => {
   const postgres = await import("../postgres/index.ts");
   const store = await postgres.openPostgres({ url: address });
-  // daemons that share a database judge leases by its clock: how far theirs are apart does not matter then
+  // daemons that share a database use its clock for leases, so that differences between their own clocks do not matter
   const shared = await store.clock();
   return { ...overStore(store, clock ?? shared, config, true), upkeep: () => shared.sync() };
 };
@@ -76,7 +76,7 @@ const openDaemon: Open = async (address) => {
   const token = decodeURIComponent(url.password || url.username);
   url.username = url.password = "";
   const client = new RestClient(url.href, token === "" ? {} : { token });
-  // as the Go daemon: one that cannot reach its backend does not start
+  // like the Go daemon: without its backend it does not start
   await client.listNamespaces();
   return { coordinate: client, engine: null, clock: systemClock(), durable: false };
 };

@@ -1,4 +1,4 @@
-/** The daemon's settings, under the names that it calls them by. */
+/** The daemon's settings, under the names that the daemon uses. */
 export {
   configOf,
   ConfigError,

@@ -1,6 +1,6 @@
 /**
- * The daemon: a store, an engine, the wires, and what keeps them going. This is the one place that knows every part;
- * `startDaemon` puts them together in the order that a request passes them, from the outside in:
+ * The daemon: a store, an engine, the protocols and the housekeeping. Only this file knows every part. `startDaemon` puts
+ * them together; a request passes them from the outside in:
  *
  *   listener -> server (guard, identity, scope, schema) -> measured -> observed -> traced -> coalesced -> engine -> store
  */
@@ -54,10 +54,10 @@ import { trace } from "./traces.ts";
 import { version } from "./version.ts";
 
 export interface Daemon {
-  /** Where it is served, as URLs. */
+  /** The URLs that the daemon listens on. */
   urls: readonly string[];
   coordinate: Coordinate;
-  /** Stops accepting, answers what was accepted, gives everything back. Idempotent. */
+  /** Refuses new connections, answers accepted requests, and releases everything. Idempotent. */
   stop(): Promise<void>;
 }
 
@@ -233,7 +233,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
   return { urls, coordinate, stop: () => (stopped ??= stop()) };
 }
 
-/** The interface of the Python clients, beside the others on the same store. */
+/** Serves CBOR-RPC, the interface of the Python clients. */
 async function listenRpc(
   config: Config,
   coordinate: Coordinate,
@@ -282,27 +282,27 @@ async function listenRpc(
   });
 }
 
-/** What `get_config` answers: the operator's file, but for what looks like a secret. */
+/** The answer of `get_config`: the operator's file, without values that look like secrets. */
 function readPublicConfig(file: string): Readonly<Record<string, unknown>> {
   const { value } = readDocument(file);
   if (!isMapping(value)) throw new ConfigError(`--cborrpc-config ${file}: expected a mapping`);
   return withoutSecrets(value).value as Readonly<Record<string, unknown>>;
 }
 
-/** Unique among daemons that share a log: a part by chance, a part that counts. */
+/** Request ids are a random prefix and a counter, so that they are unique among daemons that share a log. */
 function requestIds(): () => string {
   const prefix = randomBytes(5).toString("base64url");
   let serial = 0;
   return () => `${prefix}-${(serial += 1).toString(36)}`;
 }
 
-// ---- who may do what
+// ---- authorisation and exposure
 
 function accessOf(config: Config, tokens: TokenAccess): Access {
   const limit = config.requestsPerSecond > 0 ? new RateLimit(config.requestsPerSecond) : null;
   return {
     identify: (request) => {
-      // asked each time: the first token that is made closes the door at once
+      // checked each time: as soon as the first token is created, every caller needs one
       const identity = tokens.isEmpty ? openAccess.identify(request) : tokens.identify(request);
       limit?.take(tokens.isEmpty ? request.ip : identity.id);
       return identity;
@@ -316,7 +316,7 @@ const auditFileOf = ({ dataDir }: Config): string => path.join(dataDir, "audit.l
 
 function openAudit(config: Config, tokens: TokenAccess, log: Logger): Audit | null {
   if (config.audit === "off") return null;
-  // a place that cannot be had is found at the start
+  // fails at the start, not at the first line, if the directory cannot be made
   if (!tokens.isEmpty) makeDirectory(config.dataDir);
   return new Audit(auditFileOf(config), {
     all: config.audit === "all",
@@ -329,7 +329,7 @@ function readAddress(option: string, text: string): { host: string; port: number
   const match = /^(?:\[([^\]]+)\]|([^:]*)):(\d{1,5})$/.exec(text);
   if (match === null || Number(match[3]) > 65_535)
     throw new ConfigError(`${option} ${text}: expected HOST:PORT`);
-  // as Go has it: a port alone is every address of this machine
+  // like Go: a port alone means all addresses of this machine
   return { host: match[1] ?? (match[2] === "" ? "::" : (match[2] ?? "")), port: Number(match[3]) };
 }
 
@@ -340,7 +340,7 @@ function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 }
 
-/** Whoever can reach the daemon can have work run: others than this machine's users need a token, and TLS to keep it. */
+/** Whoever reaches the daemon can run work. So access from other machines needs tokens, and TLS to keep them secret. */
 function checkExposure(
   config: Config,
   addresses: readonly { host: string; port: number }[],
@@ -364,7 +364,7 @@ function checkExposure(
   );
 }
 
-/** The old clients of CBOR-RPC have no tokens: of these only certificates tell one from another. */
+/** The old CBOR-RPC clients have no tokens: only client certificates can identify them. */
 function checkRpcExposure(config: Config, tokens: TokenAccess): void {
   if (config.cborrpcTls && config.tlsCert === "")
     throw new ConfigError("--cborrpc-tls needs --tls-cert and --tls-key");
@@ -400,7 +400,7 @@ function readTls(config: Config): NonNullable<ListenOptions["tls"]> | null {
 
 function checkPem(problem: string, given: { cert?: Buffer; key?: Buffer; ca?: Buffer }): void {
   try {
-    // an authority that cannot be read is ignored by createSecureContext
+    // createSecureContext ignores an invalid CA certificate
     if (given.ca !== undefined) new X509Certificate(given.ca);
     createSecureContext(given);
   } catch (error) {
@@ -413,7 +413,7 @@ const limitsOf = ({ maxConnections, maxConnectionsPerAddress }: Config): Connect
   maxConnectionsPerAddress,
 });
 
-// ---- what is said of the daemon itself
+// ---- routes about the daemon itself
 
 const route = (
   id: string,
@@ -485,7 +485,7 @@ const documentRoute = (text: () => string): Route =>
     handle: async () => text(),
   });
 
-/** Only of a daemon that was started with `--clock manual`. */
+/** Only in a daemon that was started with `--clock manual`. */
 function clockRoutes(clock: ManualClock, housekeeping: Housekeeping): Route[] {
   const now = shape.object<{ now: number }>({
     now: shape.number({ description: "Milliseconds since 1970" }),
@@ -523,7 +523,7 @@ function logRequest(log: Logger, { id, method, path, route, status, ms, address,
     {
       request: id,
       method,
-      // names, cut: the query and the body may hold more than names
+      // truncated, and without the query, which may have more than names
       path: path.split("?")[0]?.slice(0, 200),
       route: route?.id,
       status,

@@ -1,6 +1,6 @@
 /**
- * The dashboard as the daemon serves it: the files that the build made, and what they ask about the caller and the
- * daemon. Their names carry a hash of what is in them, so a browser keeps them; the page itself is always asked for.
+ * Serves the dashboard: the files of the build, and a route with facts about the caller and the daemon. File names have a
+ * hash of the content, so browsers cache the files; the page itself is always revalidated.
  */
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
@@ -11,7 +11,7 @@ import { shape } from "../core/index.ts";
 import { HttpError, scopes, type Route, type Scope } from "../rest/index.ts";
 import { version } from "./version.ts";
 
-/** The same place from the sources and from what is built of them. */
+/** The same folder, whether this runs from the sources or from the build. */
 const folder = fileURLToPath(new URL("../../dist/dashboard/", import.meta.url));
 
 const types: Readonly<Record<string, string>> = {
@@ -39,11 +39,11 @@ interface Served {
   gzip: Buffer;
 }
 
-/** The page; its files are read and packed when they are first asked for, so that a daemon starts as fast without a browser. */
+/** Reads the page. Its files are read and compressed on first request, so that they do not slow down the start of a daemon. */
 export function readDashboard(): Dashboard {
   const index = path.join(folder, "index.html");
   const page = existsSync(index)
-    ? // the page is served at the root, its files below it
+    ? // the page is served at `/`, its files below `/dashboard/`
       readFileSync(index, "utf8").replaceAll('"./dashboard/', '"/dashboard/')
     : notBuilt;
   return { page, route: filesRoute(new Map()) };
@@ -84,7 +84,7 @@ const filesRoute = (files: Map<string, Served>): Route => ({
   },
 });
 
-/** The name changes with the content: it need not be asked for again. */
+/** The name changes with the content, so a browser may cache a file forever. */
 const fileHeaders = {
   "cache-control": "public, max-age=31536000, immutable",
   vary: "accept-encoding",
@@ -99,7 +99,7 @@ interface Session {
   now: number;
   secured: boolean;
   token: string;
-  /** In the namespace that was asked about, and in all. */
+  /** The caller's scopes in the requested namespace, and in all namespaces. */
   scopes: readonly Scope[];
   everywhere: readonly Scope[];
   metrics: boolean;
@@ -112,7 +112,7 @@ export interface SessionSources {
   metrics: boolean;
 }
 
-/** Who asks and what they may do, so that a page offers no more; and which daemon answers. */
+/** The caller's identity and scopes, so that a page offers only what is allowed; and facts about the daemon. */
 export function sessionRoute(sources: SessionSources): Route {
   const started = sources.now();
   return {

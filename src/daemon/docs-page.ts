@@ -1,4 +1,4 @@
-/** The REST interface for people: the OpenAPI document as a page. Everything is put on the page as text. */
+/** A page about the REST interface, made from the OpenAPI document. Everything is inserted as text, never as HTML. */
 import type { Route } from "../rest/index.ts";
 
 const docsCss = `:root { color-scheme: light dark; --line: #8884; --soft: #888; --good: #2a7d46; --bad: #b3372f; }

@@ -1,4 +1,4 @@
-/** Tidies up every second or so, and again at once while there is more. */
+/** Runs the sweep at an interval of about a second, and again at once while there is more to do. */
 import type { Engine, Swept } from "../core/index.ts";
 
 export interface HousekeepingEvents {
@@ -28,7 +28,7 @@ export class Housekeeping {
     this.#timer.unref();
   }
 
-  /** All that there is to do now. Never rejects: what failed is tried again the next time. */
+  /** Sweeps until nothing is left to do. Never rejects: a failed sweep is repeated at the next interval. */
   async once(): Promise<void> {
     if (this.#engine === null) return;
     try {

@@ -1,4 +1,4 @@
-/** Logs by pino: JSON for machines, or a line that a person reads. Never data, never secrets: names, ids, counts. */
+/** Logs with pino: JSON, or lines for people. Logs have names, ids and counts, but never data or secrets. */
 import { pino, type Logger } from "pino";
 
 export type { Logger } from "pino";

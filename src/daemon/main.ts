@@ -1,4 +1,4 @@
-/** The process: reads its settings, starts, says where it is, and stops when told. */
+/** The daemon process: reads the settings, starts, prints its URLs, and stops on a signal. */
 import { rmSync, writeFileSync } from "node:fs";
 import { help, ConfigError, readConfig, type Config } from "./config.ts";
 import { startDaemon, type Daemon } from "./daemon.ts";
@@ -6,7 +6,7 @@ import { makeLog } from "./log.ts";
 import { exitCodes, openStep, StartError } from "./start-error.ts";
 import { systemdNotifier } from "./systemd.ts";
 
-/** Runs until a signal comes; answers the exit code. */
+/** Runs until a signal arrives. Returns the exit code. */
 export async function runDaemon(
   argv: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
@@ -23,7 +23,7 @@ export async function runDaemon(
   } catch (error) {
     return complain(error);
   }
-  // files are the user's own from the start, and not only after a chmod
+  // new files are private from the start, not only after a chmod
   process.umask(0o077);
   const log = makeLog(config.logLevel, config.logFormat);
   let daemon: Daemon;
@@ -44,7 +44,7 @@ export async function runDaemon(
     let first = 0;
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
       process.on(signal, () => {
-        // a terminal and npm both pass on one Ctrl-C: what follows at once is the same one
+        // a terminal and npm both pass on one Ctrl-C: a second signal within 300 ms is the same one
         if (first === 0) first = performance.now();
         else if (performance.now() - first > 300) process.exit(1);
         resolve();

@@ -2,8 +2,8 @@ import { existsSync, mkdirSync } from "node:fs";
 import path from "node:path";
 
 /**
- * Makes a directory and those above it, each with mode 0700. One level at a time, because Node's recursive mkdir never
- * returns where the file system answers ENOENT for a new directory, as /proc does.
+ * Makes a directory and its parents, with mode 0700. Makes one level at a time, because Node's recursive mkdir never
+ * returns if the file system answers ENOENT for a new directory, as /proc does.
  */
 export function makeDirectory(directory: string): void {
   const at = path.resolve(directory);
@@ -12,7 +12,7 @@ export function makeDirectory(directory: string): void {
   try {
     mkdirSync(at, { mode: 0o700 });
   } catch (error) {
-    // another process may have been quicker
+    // another process may have made it meanwhile
     if (!existsSync(at)) throw error;
   }
 }

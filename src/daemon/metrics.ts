@@ -1,7 +1,7 @@
 /**
- * Metrics for Prometheus. `coordinate_work_units` and `coordinate_summary_seconds` are named as the Go daemon names
- * them; unlike its gauges these are counted anew for every scrape, so that what is gone is gone. No label ever holds
- * the name of a unit or a worker.
+ * Metrics for Prometheus. `coordinate_work_units` and `coordinate_summary_seconds` have the names of the Go daemon. Unlike
+ * its gauges they are recomputed for every scrape, so that deleted work specs disappear. No label ever has the name of a
+ * unit or a worker.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry, type Metric } from "prom-client";
 import {
@@ -18,17 +18,17 @@ import {
 } from "../core/index.ts";
 import type { Answered } from "../rest/index.ts";
 
-/** More series than this are of no use to anybody: the specs with the most units are shown. */
+/** The maximum number of series. Beyond it, only the work specs with the most units, or the longest wait, are shown. */
 const maxSeries = 5000;
 const seconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 export interface MetricsSources {
   coordinate: Coordinate;
-  /** The clock that the store's times are judged by. */
+  /** The clock of the store's times. */
   now: () => number;
-  /** Requests that wait: for work, for messages, for units to end. */
+  /** The number of requests that wait: for work, for messages, for units to end. */
   waiting: () => number;
-  /** Units that were late since the daemon began. */
+  /** The number of units that were late since the daemon started. */
   late: () => number;
   watchers: () => number;
 }
@@ -42,7 +42,7 @@ class Series {
   observe(value: number): void {
     this.sum += value;
     this.count += 1;
-    // the buckets are added up when somebody asks
+    // buckets are cumulated at a scrape
     for (let i = 0; i < seconds.length; i++) {
       if (value > seconds[i]!) continue;
       this.buckets[i]! += 1;
@@ -52,8 +52,8 @@ class Series {
 }
 
 /**
- * A histogram for every request. The library's own looks its labels up in a new object each time, which was the most
- * expensive thing that we did for a single claim; this is two lookups in a map and an addition.
+ * A fast histogram, since every request updates one. That of the library looks up labels in a new object each time, which
+ * was the most expensive part of a single claim. This one needs two map lookups and an addition.
  */
 class FastHistogram<Label extends string> {
   readonly name: string;
@@ -65,7 +65,7 @@ class FastHistogram<Label extends string> {
     this.name = name;
     this.#help = help;
     this.#labels = labels;
-    // the registry asks nothing of a metric but its name and this
+    // the registry uses only the name and `get` of a metric
     registry.registerMetric({ name, get: async () => this.#get() } as unknown as Metric);
   }
 
@@ -107,14 +107,14 @@ export class Metrics {
   readonly #settled: Counter<"status">;
   readonly #swept: Counter<"what">;
   readonly #breakers: Counter<"what">;
-  /** Counted here and told to the counter when it is asked: a look at its labels costs a microsecond. */
+  /** Counted here and added to the counters at a scrape: a lookup of labels costs a microsecond. */
   #claimedNow = 0;
   #addedNow = 0;
   readonly #settledNow = new Map<string, number>();
 
   constructor() {
     const registers = [this.#registry];
-    // a timer that fires a hundred times a second would be most of what an idle daemon costs
+    // the default timer fires 100 times a second, which would be most of the cost of an idle daemon
     collectDefaultMetrics({ register: this.#registry, eventLoopMonitoringPrecision: 200 });
     const counter = <Label extends string>(
       name: string,
@@ -158,7 +158,7 @@ export class Metrics {
     this.#breakers.inc({ what: state.since === undefined ? "closed" : "tripped" });
   }
 
-  /** What is asked of the store when somebody scrapes. */
+  /** Adds the metrics that are read from the store at each scrape. */
   watch({ coordinate, now, waiting, late, watchers }: MetricsSources): void {
     const registers = [this.#registry];
     const summary = new Histogram({
@@ -249,7 +249,7 @@ export class Metrics {
     }
   }
 
-  /** The same verbs, measured. */
+  /** Wraps the verbs to measure them. */
   measure(inner: Coordinate): Coordinate {
     return around(inner, async (verb, args, next) => {
       const start = performance.now();

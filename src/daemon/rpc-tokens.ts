@@ -1,4 +1,4 @@
-/** What a token lets a connection of CBOR-RPC do: the same as over REST. */
+/** Tokens for CBOR-RPC connections: a token has the same rights as over REST. */
 import type { RpcTokens } from "../cbor/index.ts";
 import {
   around,
@@ -23,7 +23,7 @@ export const rpcTokens = (tokens: TokenAccess): RpcTokens => ({
     };
     const { id } = identify();
     const limited = around(coordinate, async (verb, args, next) => {
-      // asked each time: a token that is revoked or expires ends what an open connection may do
+      // checked on every call: a revoked or expired token must stop working on open connections, too
       const identity = identify();
       const scope = scopeOf(verb, args);
       const ns = verbs[verb].namespace !== "none" && typeof args[0] === "string" ? args[0] : null;
@@ -36,7 +36,7 @@ export const rpcTokens = (tokens: TokenAccess): RpcTokens => ({
 
 const refused = (why: string): CoordinateError => new CoordinateError("bad_argument", `token: ${why}`);
 
-/** A worker may say how it is; what it should do is said by others. */
+/** The scope of a verb. Setting a worker's desired state needs scope `write`. */
 function scopeOf(verb: Verb, args: readonly unknown[]): VerbScope {
   if (verb !== "updateWorkers") return verbs[verb].scope;
   const changes = args[1] as readonly WorkerChange[];

@@ -2,7 +2,7 @@
 import { CoordinateError } from "../core/index.ts";
 import { ConfigError } from "./config-error.ts";
 
-/** As sysexits.h numbers them. */
+/** Exit codes of sysexits.h. */
 export const exitCodes = { unavailable: 69, bug: 70, noPermission: 77, badConfig: 78 } as const;
 
 export class StartError extends Error {
@@ -20,7 +20,7 @@ interface Cause {
   exitCode?: number;
 }
 
-/** Causes that listening on an address can have. */
+/** Causes of failures to listen on an address. */
 const listening: Readonly<Record<string, Cause>> = {
   EADDRINUSE: {
     text: "another process listens there; stop it, or choose another address (a daemon may be running already: coordinate doctor)",
@@ -38,7 +38,7 @@ const listening: Readonly<Record<string, Cause>> = {
   EINVAL: { text: "this is no path for a socket; it may have about 100 bytes" },
 };
 
-/** Causes that opening a file or a store can have. */
+/** Causes of failures to open a file or a store. */
 const opening: Readonly<Record<string, Cause>> = {
   EACCES: {
     text: "this user may not write there; run as the owner, or choose another place",
@@ -69,7 +69,7 @@ export const listenStep = <Answer>(what: string, step: () => Promise<Answer>): P
 export const openStep = <Answer>(what: string, step: () => Promise<Answer>): Promise<Answer> =>
   startStep(what, step, opening);
 
-/** Runs one step of the start. A known failure becomes a `StartError` that begins with `what`; a bug stays as it is. */
+/** Runs one step of the start. A known failure becomes a `StartError` that begins with `what`; other errors are rethrown. */
 async function startStep<Answer>(
   what: string,
   step: () => Promise<Answer>,
@@ -90,14 +90,14 @@ async function startStep<Answer>(
       throw new StartError(`${what}: ${withoutPlace(what, oneLine(error.value))}`, exitCodes.unavailable, {
         cause: error,
       });
-    // a client that was refused: by a daemon behind this one
+    // an error answer of the daemon that is the backend of this one
     if (error instanceof Error && "status" in error)
       throw new StartError(`${what}: ${oneLine(error.message)}`, exitCodes.unavailable, { cause: error });
     throw error;
   }
 }
 
-/** A store names its file first; what was asked for has named it already. */
+/** Removes the file name at the start of a store's message: `what` has it already. */
 function withoutPlace(what: string, text: string): string {
   const at = text.indexOf(": ");
   return at > 0 && what.endsWith(text.slice(0, at)) ? text.slice(at + 2) : text;

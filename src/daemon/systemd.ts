@@ -1,7 +1,7 @@
 /**
- * Tells systemd that the daemon is ready, that it stops, and, where the unit has a watchdog, that it is alive: a process whose
- * event loop stands still is started again. Node has no datagram sockets of the kind that systemd listens on, so `systemd-notify` sends
- * the messages; the unit needs `NotifyAccess=all`.
+ * Tells systemd that the daemon is ready, that it stops, and, if the unit has a watchdog, that it is alive: systemd restarts a
+ * process whose event loop is blocked. Node has no Unix datagram sockets, on which systemd listens, so `systemd-notify` sends the
+ * messages; the unit needs `NotifyAccess=all`.
  */
 import { execFile } from "node:child_process";
 import type { Logger } from "./log.ts";
@@ -11,7 +11,7 @@ export interface Notifier {
   stopping(): void;
 }
 
-/** Does nothing where systemd has not started the process. */
+/** Does nothing if systemd has not started the process. */
 export function systemdNotifier(env: Readonly<Record<string, string | undefined>>, log: Logger): Notifier {
   const socket = env.NOTIFY_SOCKET ?? "";
   if (socket === "") return { ready: () => undefined, stopping: () => undefined };
@@ -23,12 +23,12 @@ export function systemdNotifier(env: Readonly<Record<string, string | undefined>
     });
   };
   const everyMs = watchdogMs(env);
-  // does not keep the process alive by itself
+  // the timer does not keep the process alive
   if (everyMs > 0) setInterval(() => send("WATCHDOG=1"), everyMs).unref();
   return { ready: () => send("--ready"), stopping: () => send("STOPPING=1") };
 }
 
-/** Half of what systemd allows; 0 when there is no watchdog, or it is that of another process. */
+/** Half of the time that systemd allows; 0 if there is no watchdog, or it is for another process. */
 function watchdogMs({ WATCHDOG_USEC, WATCHDOG_PID }: Readonly<Record<string, string | undefined>>): number {
   const allowed = Number(WATCHDOG_USEC ?? 0) / 1000;
   const own = WATCHDOG_PID === undefined || Number(WATCHDOG_PID) === process.pid;

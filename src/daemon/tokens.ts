@@ -1,7 +1,7 @@
 /**
- * Access tokens: who may do what in which namespace. A token is a public id and 32 random bytes; the file holds the
- * id, a hash of the bytes and the grants, so that who reads the file cannot use it. 256 bits of chance need no slow
- * hash. The file is read again when it changes: a revoked token ends within a second, in every daemon that shares it.
+ * Access tokens and their scopes in namespaces. A token is a public id and 32 random bytes. The file has the id, a hash of
+ * the bytes and the grants, so that the file is no use to a reader. 256 random bits need no slow hash. The file is reloaded
+ * when it changes: a revoked token stops working within a second, in every daemon that shares the file.
  */
 import { Buffer } from "node:buffer";
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
@@ -20,7 +20,7 @@ export interface Grant {
 
 export interface TokenRow {
   id: string;
-  /** What it is for. */
+  /** The purpose of the token, for people. */
   name: string;
   grants: readonly Grant[];
   /** Milliseconds since 1970; 0 is never. */
@@ -36,7 +36,7 @@ interface StoredToken extends TokenRow {
 const tokenText = /^cjt_([A-Za-z0-9]{12})_([A-Za-z0-9_-]{43})$/;
 const idLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/** Makes a token and writes it down. The text is shown this once: nobody can find it out again. */
+/** Makes a token and adds it to the file. Only this call returns its text: it cannot be recovered later. */
 export function createToken(
   file: string,
   given: { name: string; grants: readonly Grant[]; expires?: number },
@@ -90,7 +90,7 @@ function read(file: string): StoredToken[] {
   return document.tokens as StoredToken[];
 }
 
-/** A whole file or none: a daemon may read it at this moment. */
+/** Writes to a temporary file and renames it: a daemon may read the file at this moment. */
 function write(file: string, tokens: readonly StoredToken[]): void {
   makeDirectory(path.dirname(file));
   const next = `${file}.${randomBytes(6).toString("hex")}`;
@@ -99,7 +99,7 @@ function write(file: string, tokens: readonly StoredToken[]): void {
   renameSync(next, file);
 }
 
-/** The tokens of a file, as the server asks for them. */
+/** Identifies callers by the tokens of a file. */
 export class TokenAccess implements Access {
   readonly #file: string;
   readonly #now: () => number;
@@ -115,7 +115,7 @@ export class TokenAccess implements Access {
     this.#refresh();
   }
 
-  /** Without any token there is nobody to tell from anybody else. */
+  /** Whether there are no tokens. Callers cannot be distinguished then. */
   get isEmpty(): boolean {
     this.#refresh();
     return this.#tokens.size === 0;
@@ -125,12 +125,12 @@ export class TokenAccess implements Access {
     return this.identityOf(presented(request.headers.authorization) ?? "", request.ip);
   }
 
-  /** Whose token this is. Throws an `HttpError` for one that is not known. */
+  /** The identity of a token. Throws an `HttpError` for an unknown token. */
   identityOf(token: string, address: string): Identity {
     this.#refresh();
     const match = tokenText.exec(token);
     const known = match === null ? undefined : this.#tokens.get(match[1] ?? "");
-    // the same work for an id that is not known: how long it takes says nothing
+    // the same work for an unknown id, so that the time it takes reveals nothing
     const same = timingSafeEqual(hashOf(match?.[2] ?? ""), known?.hash ?? nothing);
     if (known !== undefined && same && (known.token.expires === 0 || known.token.expires > this.#now()))
       return known.identity;
@@ -162,7 +162,7 @@ export class TokenAccess implements Access {
 
 const nothing = Buffer.alloc(32);
 
-/** A bearer token; or as the password of basic access, which is all that a URL in a Go client can say. */
+/** The token of a bearer header, or the password of basic authentication, which is all that a URL in a Go client can have. */
 function presented(header: string | undefined): string | undefined {
   if (header === undefined) return undefined;
   const [kind = "", value = ""] = header.split(" ");
@@ -186,7 +186,7 @@ function identityOf({ id, grants }: StoredToken): Identity {
   };
 }
 
-/** Ten wrong tokens a minute from one address; after that it is not worth while to guess on. */
+/** Allows ten wrong tokens a minute from one address, so that guessing is pointless. */
 class Failures {
   readonly #now: () => number;
   #minute = 0;
@@ -196,7 +196,7 @@ class Failures {
     this.#now = now;
   }
 
-  /** Counts one more; answers how many seconds to wait, 0 for not at all. */
+  /** Counts one more wrong token. Returns the seconds that the caller should wait, 0 within the limit. */
   count(address: string): number {
     const now = this.#now();
     const minute = Math.floor(now / 60_000);
@@ -210,7 +210,7 @@ class Failures {
   }
 }
 
-/** So many requests a second from one caller, with bursts of twice that. */
+/** Limits the requests per second of one caller, with bursts of twice that. */
 export class RateLimit {
   readonly #perSecond: number;
   readonly #now: () => number;
@@ -221,7 +221,7 @@ export class RateLimit {
     this.#now = now;
   }
 
-  /** Throws for one too many. */
+  /** Throws if the caller has exceeded the limit. */
   take(caller: string): void {
     const now = this.#now();
     const burst = this.#perSecond * 2;

@@ -1,10 +1,10 @@
 /**
- * Traces by OpenTelemetry, when the program that starts the daemon has set it up: `@opentelemetry/api` is used where
- * it is installed, and without an SDK behind it its spans cost next to nothing.
+ * OpenTelemetry traces, if the program that starts the daemon has set them up. `@opentelemetry/api` is used if it is
+ * installed; without an SDK its spans cost next to nothing.
  */
 import { around, type Coordinate } from "../core/index.ts";
 
-/** The same verbs, each in a span; the very same object where there is no OpenTelemetry. */
+/** Wraps each verb in a span. Returns `inner` itself if there is no OpenTelemetry. */
 export async function trace(inner: Coordinate): Promise<Coordinate> {
   const api = await import("@opentelemetry/api").catch(() => null);
   if (api === null) return inner;

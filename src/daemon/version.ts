@@ -1,2 +1,2 @@
-/** The version of this package; the same as in package.json, which a test sees to. */
+/** The version of this package. A test checks that package.json has the same. */
 export const version = "0.2.0";

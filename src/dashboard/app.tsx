@@ -1,4 +1,4 @@
-/** The shell: signs in, chooses the namespace, and puts one page between rail and top bar. */
+/** The application shell: signs in, chooses the namespace, and renders one page between the rail and the top bar. */
 import { useQueryClient } from "@tanstack/react-query";
 import {
   lazy,
@@ -75,7 +75,7 @@ export function App(): ReactNode {
   );
 }
 
-/** The namespace of the URL; without one the first that has something, else the default one. */
+/** The namespace of the URL; without one, the first of the list, else the default one. */
 function Chosen({
   route,
   session,
@@ -98,7 +98,7 @@ function Chosen({
 function Namespace(props: { route: Route; ns: string; session: Session; token: string | null }): ReactNode {
   const { route, ns, session, token } = props;
   const cache = useQueryClient();
-  // what is read is drawn in pieces, between which the browser answers keys and clicks
+  // renders new data with low priority, so that the browser can handle keys and clicks in between
   const look = useDeferredValue(useLook(ns));
   const [shown, setShown] = useState<"palette" | "help" | null>(null);
   useFollow(ns, cache, token, takeCounts);
@@ -135,7 +135,7 @@ function Namespace(props: { route: Route; ns: string; session: Session; token: s
   );
 }
 
-/** Rail, top bar and page: drawn again when what they show has changed, and not when it was read. */
+/** Rail, top bar and page: rendered again only when the data has changed, not whenever it was read. */
 const Drawn = memo(function Drawn(props: {
   here: Here;
   show: (what: "palette" | "help") => void;

@@ -1,6 +1,6 @@
 /**
- * What needs attention: pure, from what the verbs say to a list sorted by urgency. A condition that will not heal by
- * itself is `critical`; one that somebody should know of is a `warning`. Each has a cause with its evidence.
+ * What needs attention: a pure function from the answers of the verbs to a list sorted by urgency. A condition that will not heal
+ * by itself is `critical`; one that an operator should know of is a `warning`. Each has a cause with its evidence.
  */
 import {
   isTripped,
@@ -21,10 +21,10 @@ export interface SpecLook {
   readonly meta: WorkSpecMeta;
   readonly counts: Tally;
   readonly explained: Explained | undefined;
-  /** Since when its oldest available unit waits; 0 when none does. */
+  /** Since when the oldest available unit waits; 0 without one. */
   readonly waitingSince: number;
   readonly rates: Rates;
-  /** Attempts that it has out now, as far as they were read. */
+  /** Its running attempts, as far as they were read. */
   readonly held: readonly AttemptRow[];
 }
 
@@ -32,9 +32,9 @@ export interface Around {
   readonly now: number;
   /** Active workers; undefined before they were read. */
   readonly workers: readonly WorkerRow[] | undefined;
-  /** What the workers ask for, those that say so; null when one does not. */
+  /** The runtimes that workers request; null when a request names no runtime, or no worker reports its requests. */
   readonly runtimes: ReadonlySet<string> | null;
-  /** The labels of each request that they make, those that say so; null when none does. */
+  /** The labels of each request of the workers; null when no worker reports its requests. */
   readonly labels: readonly (readonly string[])[] | null;
 }
 
@@ -50,7 +50,7 @@ export type ConditionKind =
   | "late"
   | "failed";
 
-/** A sentence in pieces: words, evidence that is set off, and code. */
+/** A sentence in pieces: words, emphasised evidence, and code. */
 export type Words = readonly (string | { readonly strong: string } | { readonly code: string })[];
 
 export interface Condition {
@@ -68,7 +68,7 @@ export interface Condition {
 
 const minute = 60_000;
 
-/** The rules in the order of urgency; the first that applies is shown, the others wait behind it. */
+/** The rules in the order of urgency; only the first that applies is shown. */
 export function conditionOf(spec: SpecLook, around: Around): Condition | null {
   for (const rule of rules) {
     const found = rule(spec, around);
@@ -149,7 +149,7 @@ const failing: Rule = ({ counts, rates }) => {
   };
 };
 
-/** Work that may be handed out, workers that are there, and nothing happens. */
+/** Work may be handed out and workers are active, but nothing happens. */
 const stuck: Rule = (spec, { now, workers }) => {
   const { counts, explained, rates, waitingSince } = spec;
   if (counts.available === 0 || counts.pending > 0 || explained?.excluded !== null) return null;
@@ -172,7 +172,7 @@ const stuck: Rule = (spec, { now, workers }) => {
   };
 };
 
-/** Of a lease that was not renewed; a worker renews well before. */
+/** The remaining time of a lease that was not renewed; a worker renews well before. */
 const shortLease = minute;
 
 const leases: Rule = ({ held }, { now }) => {
@@ -291,7 +291,7 @@ const noWeight: Rule = (spec, { now }) => {
   };
 };
 
-/** A continuous work spec that should have made a unit long ago. */
+/** A continuous work spec that should have created a unit long ago. */
 const late: Rule = ({ meta, counts }, { now }) => {
   if (!meta.continuous || meta.paused || counts.available + counts.pending > 0 || meta.nextContinuous === 0)
     return null;
@@ -309,7 +309,7 @@ const late: Rule = ({ meta, counts }, { now }) => {
   };
 };
 
-/** Failures of before: they do not get more now, but they are many for what was done. */
+/** Old failures: they do not increase now, but are many compared with the finished units. */
 const failed: Rule = ({ counts }) => {
   const share = counts.failed / Math.max(1, counts.failed + counts.finished);
   if (counts.failed < 5 || share < 0.05) return null;
@@ -328,7 +328,7 @@ const failed: Rule = ({ counts }) => {
   };
 };
 
-/** The cause of a condition about failures, with the error that most of them have. */
+/** The cause of a condition about failures, with the most frequent error. */
 export function withError(
   { kind, cause }: Pick<Condition, "kind" | "cause">,
   groups: readonly Pick<FailureRow, "error" | "count">[],
@@ -367,7 +367,7 @@ const order: readonly ConditionKind[] = [
   "failed",
 ];
 
-/** The most urgent first; of equal urgency the one that concerns more units, then by name. */
+/** The most urgent first; of equal urgency the one with more units, then by name. */
 export function byNeed<Row extends { condition: Condition | null; name: string }>(a: Row, b: Row): number {
   const rank = ({ condition }: Row): number =>
     condition === null

@@ -10,7 +10,7 @@ const letters: readonly (readonly [number, string])[] = [
 
 export const count = (value: number): string => whole.format(value);
 
-/** Where there is no room and no decision hangs on it: 12.1 M. */
+/** For little room, where the exact number does not matter: 12.1 M. */
 export function shortCount(value: number): string {
   for (const [size, letter] of letters) {
     if (value >= size) return (value / size).toFixed(value >= size * 100 ? 0 : 1) + letter;
@@ -48,7 +48,7 @@ export function duration(ms: number): string {
 const joined = (a: number, first: string, b: number, second: string): string =>
   b === 0 ? `${a} ${first}` : `${a} ${first} ${b} ${second}`;
 
-/** For what changes by itself: whole units only, so that it does not flicker. */
+/** For a value that is updated continually: whole seconds only, so that it does not flicker. */
 export function ago(ms: number): string {
   if (ms < 1000) return "now";
   const seconds = Math.floor(ms / 1000);
@@ -68,7 +68,7 @@ export function clockTime(time: number, withSeconds = true): string {
   return `${two(at.getHours())}:${two(at.getMinutes())}${withSeconds ? `:${two(at.getSeconds())}` : ""}`;
 }
 
-/** With the day where it is not today. */
+/** With the day unless it is today. */
 export function dayTime(time: number, now: number): string {
   const at = new Date(time);
   if (at.toDateString() === new Date(now).toDateString()) return clockTime(time);
@@ -88,8 +88,8 @@ export function bytes(value: number): string {
 }
 
 /**
- * A name or other text of users, so that it cannot pass for something else: control characters, marks that turn the
- * direction or have no width, and bytes that are no text are written out.
+ * A name or other text of users, written so that it cannot be mistaken for something else: control characters, marks that change
+ * the direction or have no width, and bytes that are no text are escaped.
  */
 export const visible = (text: string): string =>
   text.replace(
@@ -104,7 +104,7 @@ export const visibleLines = (text: string): string =>
     .map((line) => line.split("\t").map(visible).join("\t"))
     .join("\n");
 
-/** Cut in the middle: beginnings and ends of names tell more. */
+/** Cut in the middle: the beginning and the end of a name tell most. */
 export function middle(text: string, max: number): string {
   if (text.length <= max) return text;
   const half = Math.floor((max - 1) / 2);

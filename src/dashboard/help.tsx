@@ -1,4 +1,4 @@
-/** The keys, on `?`. */
+/** The list of keys, opened with `?`. */
 import type { ReactNode } from "react";
 import { keys } from "./keys.ts";
 import { Dialog } from "./parts/dialog.tsx";

@@ -1,4 +1,4 @@
-/** What every part of a page may ask: where it is, what the caller may do, and how the namespace looks. */
+/** The context of every part of a page: its location, the user's rights, and the state of the namespace. */
 import { createContext, use } from "react";
 import type { NamespaceLook } from "./data/look.ts";
 import type { Scope, Session } from "./data/session.ts";
@@ -10,7 +10,7 @@ export interface Here {
   readonly session: Session;
   readonly look: NamespaceLook;
   readonly may: (scope: Scope) => boolean;
-  /** Reads again what an action has changed. */
+  /** Reads the data again that an action has changed. */
   readonly changed: (...kinds: string[]) => void;
 }
 

@@ -1,4 +1,4 @@
-/** Keys: every page has the same. They do nothing while somebody writes, or while a dialog is open. */
+/** Keyboard shortcuts, the same on every page. They are ignored while the user types or a dialog is open. */
 import { useEffect, useRef } from "react";
 import { switchTheme } from "./theme.ts";
 import { go, type PageName, type Route } from "./route.ts";
@@ -50,7 +50,7 @@ const isWriting = (target: EventTarget | null): boolean =>
   (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName)) &&
   !(target instanceof HTMLInputElement && /^(checkbox|radio|button)$/.test(target.type));
 
-/** Rows that j and k go through are marked with data-row; the current one has the focus. */
+/** j and k move the focus through the rows marked with data-row. */
 function moveRow(step: number): void {
   const rows = [...document.querySelectorAll<HTMLElement>("[data-row]")];
   const at = rows.findIndex((row) => row === document.activeElement || row.contains(document.activeElement));
@@ -60,7 +60,7 @@ function moveRow(step: number): void {
 }
 
 export function useKeys(route: Route, ns: string, does: Does): void {
-  // when "g" was pressed; it outlives the renders that events bring between two keys
+  // when "g" was pressed; a ref, to survive renders between the two keys
   const goes = useRef(0);
   useEffect(() => {
     const pressed = (event: KeyboardEvent): void => {
@@ -91,7 +91,7 @@ export function useKeys(route: Route, ns: string, does: Does): void {
           does.help();
           break;
         case "n":
-          // the rail's or the top bar's, whichever is on the screen
+          // the menu in the rail or in the top bar, whichever is visible
           [...document.querySelectorAll<HTMLElement>("[data-menu=namespaces] > .menu > button")]
             .find((button) => button.offsetParent !== null)
             ?.click();

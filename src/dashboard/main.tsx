@@ -12,7 +12,7 @@ followTheme();
 const cache = new QueryClient({
   defaultOptions: {
     queries: {
-      // events say when data is old; until then going back to a page shows what is known, and reads again behind it
+      // events invalidate old data; until then, going back to a page shows the cached data and reads again in the background
       staleTime: 1000,
       retry: (failures, error) => isTransient(error) && failures < 3,
       refetchOnWindowFocus: true,

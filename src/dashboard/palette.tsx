@@ -1,4 +1,4 @@
-/** Find or do: pages, work specs, namespaces and actions by a few letters; anything else is looked for among units. */
+/** The command palette: finds pages, work specs, namespaces and actions by a few letters; any other text is searched among units. */
 import { useMemo, useState, type KeyboardEvent, type ReactNode } from "react";
 import { setToken } from "./data/connection.ts";
 import { live } from "./data/live.ts";
@@ -21,7 +21,7 @@ interface Choice {
   readonly run: () => void;
 }
 
-/** Letters in order, anywhere; words that begin with what was typed come first. */
+/** Matches letters in order, anywhere; words that begin with the typed text score highest. */
 function score(text: string, typed: string): number {
   const within = text.toLowerCase();
   const wanted = typed.toLowerCase();

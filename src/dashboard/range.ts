@@ -1,4 +1,4 @@
-/** The range of time that is looked at, as the URL says it: one that moves with the clock, or two fixed times. */
+/** The time range on the screen, as the URL states it: a range up to now, or two fixed times. */
 import { useHere } from "./here.ts";
 import { useNow } from "./parts/text.tsx";
 import { go, type Route } from "./route.ts";
@@ -28,7 +28,7 @@ export interface Window {
   readonly to: number;
 }
 
-/** By this browser's clock. */
+/** Uses this browser's clock. */
 export function windowOf({ filters = {} }: Route, now: number): Window {
   const [from = NaN, to = NaN] = (filters.at ?? "")
     .split("-")
@@ -51,7 +51,7 @@ export const inRange = (route: Route, range: Range): Route => ({
   filters: { ...route.filters, at: "", range: range === usual ? "" : range },
 });
 
-/** Two times, to the second. */
+/** A fixed range between two times, to the second. */
 export const between = (route: Route, from: number, to: number): Route => ({
   ...route,
   filters: {
@@ -60,7 +60,7 @@ export const between = (route: Route, from: number, to: number): Route => ({
   },
 });
 
-/** The next longer or shorter range; from two fixed times, back to the one before them. */
+/** The next longer or shorter range; from two fixed times, back to the range before them. */
 export function stepRange(route: Route, by: 1 | -1): void {
   const { range } = windowOf(route, Date.now());
   const at = names.indexOf(rangeOf(route.filters?.range));

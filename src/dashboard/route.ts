@@ -1,7 +1,7 @@
 /**
- * The route: what is on the screen, as the URL says it. The URL is the only state of a page: namespace, page, work
- * spec, unit and filters stand in the fragment, so that a link shows the same and Back goes back. Names are encoded
- * as in the paths of the REST interface: any bytes, and no character that a URL takes for something else.
+ * The route: what is on the screen, as the URL states it. The URL is the only state of a page: namespace, page, work spec, unit
+ * and filters are in the fragment, so that a link shows the same and Back works. Names are encoded as in the paths of the REST
+ * interface: any bytes, and no character that has a meaning in a URL.
  */
 import { useSyncExternalStore } from "react";
 import { nameFromUrl, nameToUrl } from "../rest/client.ts";
@@ -27,10 +27,10 @@ export const pages = [
 export type PageName = (typeof pages)[number];
 
 export interface Route {
-  /** Null: none was chosen yet. */
+  /** Null before a namespace is chosen. */
   readonly ns: string | null;
   readonly page: PageName;
-  /** The work spec, of `spec`, `units` and `unit`. */
+  /** The work spec of the pages `spec`, `units` and `unit`. */
   readonly spec?: string | undefined;
   readonly unit?: string | undefined;
   /** Filters; a value is a name or a word. */
@@ -47,7 +47,7 @@ export function hrefOf({ ns, page, spec, unit, filters = {} }: Route): string {
   return `#/${path.join("/")}${query.length === 0 ? "" : `?${query.join("&")}`}`;
 }
 
-/** A fragment that is no route, of an old or a mistyped link, is the first page. */
+/** A fragment that is no route, from an old or mistyped link, leads to the first page. */
 export function readRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#\/?/, "").split("?");
   const parts = path === "" ? [] : path.split("/");
@@ -79,7 +79,7 @@ function readFilters(query: string): Record<string, string> {
 
 let last = { fragment: "", route: readRoute("") };
 
-/** The same object as long as the URL is the same. */
+/** Returns the same object while the URL does not change. */
 function current(): Route {
   const { hash } = location;
   if (hash !== last.fragment) last = { fragment: hash, route: readRoute(hash) };

@@ -1,4 +1,4 @@
-/** The rail, the top bar, and the tabs of a phone. */
+/** The rail, the top bar, and the tabs on a phone. */
 import { useEffect, type ReactNode } from "react";
 import { useJobQueues } from "./data/jobs.ts";
 import { live, useLive } from "./data/live.ts";
@@ -50,13 +50,13 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
   },
 ];
 
-/** A page stands in the rail as part of the one it belongs to. */
+/** Pages that the rail shows as part of another page. */
 const parentPage: Partial<Record<PageName, PageName>> = { spec: "home", unit: "units" };
 
-/** Of a daemon with tokens, for those who may do everything. */
+/** Pages for administrators of a daemon with tokens. */
 const forAdmins: readonly PageName[] = ["audit", "tokens"];
 
-/** Jobs are there when a work spec for them is. */
+/** The page of jobs appears only when there is a work spec for jobs. */
 export function useGroups(): readonly { readonly title: string; readonly entries: readonly Entry[] }[] {
   const { session } = useHere();
   const queues = useJobQueues();
@@ -153,7 +153,7 @@ function Namespaces({ top }: { top?: boolean }): ReactNode {
           key: name,
           label: <Name text={nsTitle(name)} max={40} />,
           selected: name === ns,
-          // a work spec or a unit of this one is not in the other
+          // the work spec or unit on the screen does not exist in the other namespace
           run: () => go({ ns: name, page: route.spec === undefined ? route.page : "home" }),
         }))}
       />
@@ -231,7 +231,7 @@ export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
   );
 }
 
-/** The dot is full while events come, hollow while they do not; then it says how old the picture is. */
+/** The dot is full while the stream is live and hollow otherwise; then the text tells how old the data is. */
 function LiveSign(): ReactNode {
   const { look } = useHere();
   const { state } = useLive();
@@ -271,7 +271,7 @@ export function BottomTabs(): ReactNode {
   const tabs = shown.filter(({ page }) => ["home", "flow", "units", "workers"].includes(page));
   const more = shown.filter((entry) => !tabs.includes(entry));
   useEffect(() => {
-    // in braces: it answers a promise in some browsers, and an effect must not
+    // in braces: scrollTo returns a promise in some browsers, which an effect must not return
     scrollTo(0, 0);
   }, [route.page, route.spec, route.unit]);
   return (

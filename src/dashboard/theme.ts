@@ -1,4 +1,4 @@
-/** Dark or light: as the system has it, until somebody chooses. */
+/** Dark or light: the system's preference until the user chooses. */
 const key = "coordinate.theme";
 
 const isDark = (): boolean => {

@@ -1,10 +1,10 @@
 /**
- * What if there were more workers, or other weights? Recorded arrivals and durations are played again in steps, over another number
- * of slots and other shares: pure, so that the same record and plan give the same answer.
+ * What if there were more workers, or other weights? Replays recorded arrivals and durations in steps, with another number of
+ * slots and other weights. Pure: the same record and plan give the same answer.
  *
- * It is a model of averages. Within a step the slots of a runtime go to the highest priority first, and there by weight, never more than
- * `max_running`; a work spec that needs less leaves the rest to the others. Waits shorter than a step are zero, and what units lead to
- * in other work specs comes when it came in the record.
+ * It is a model of averages. Within a step, the slots of a runtime go to the highest priority first, and within a priority by
+ * weight, up to `max_running`; a work spec that needs less leaves the rest to the others. Waits shorter than a step count as
+ * zero. Units that follow from other units arrive when they arrived in the record.
  */
 import type { HistoryPoint } from "../core/index.ts";
 
@@ -16,11 +16,11 @@ export interface LoadSpec {
   /** 0 is no limit. */
   readonly maxRunning: number;
   readonly paused: boolean;
-  /** How long a slot is taken by one attempt. */
+  /** How long one attempt occupies a slot. */
   readonly durationMs: number;
-  /** What waited when the record begins. */
+  /** The units that waited at the start of the record. */
   readonly waiting: number;
-  /** Units that came in each step, those that were tried again included. */
+  /** Units that arrived in each step, retries included. */
   readonly arrivals: readonly number[];
 }
 
@@ -32,7 +32,7 @@ export interface Load {
 export interface Plan {
   /** By runtime. */
   readonly slots: Readonly<Record<string, number>>;
-  /** By work spec; one that is not named keeps its own. */
+  /** By work spec; one that is not named keeps its weight. */
   readonly weights: Readonly<Record<string, number>>;
 }
 
@@ -42,9 +42,9 @@ export interface Waits {
 }
 
 export interface Outcome {
-  /** Of the units that began; null when none did. */
+  /** The waits of the units that began; null when none did. */
   readonly waits: Waits | null;
-  /** What waits at the end of each step. */
+  /** The waiting units at the end of each step. */
   readonly backlog: readonly number[];
   readonly began: number;
   readonly left: number;
@@ -53,16 +53,16 @@ export interface Outcome {
 interface Queue {
   readonly spec: LoadSpec;
   readonly weight: number;
-  /** Units by the step they came in, the oldest first. */
+  /** Units by the step of their arrival, oldest first. */
   readonly cohorts: { step: number; units: number }[];
   waiting: number;
-  /** How many began after so many steps. */
+  /** How many units began, by the number of steps that they waited. */
   readonly waited: Map<number, number>;
   readonly backlog: number[];
   began: number;
 }
 
-/** Less than this is nothing: sums of shares are not exact. */
+/** Amounts below this count as zero: sums of shares are not exact. */
 const min = 1e-9;
 
 export function simulate({ stepMs, specs }: Load, plan: Plan): Map<string, Outcome> {
@@ -104,7 +104,7 @@ function arrive(queue: Queue, step: number, units: number): void {
   queue.waiting += units;
 }
 
-/** The slots of one runtime during one step, by priority and weight. */
+/** Distributes the slots of one runtime in one step, by priority and weight. */
 function share(pool: readonly Queue[], slots: number, step: number, stepMs: number): void {
   let free = slots;
   const priorities = [...new Set(pool.map(({ spec }) => spec.priority))].sort((a, b) => b - a);
@@ -112,7 +112,7 @@ function share(pool: readonly Queue[], slots: number, step: number, stepMs: numb
     let asking = pool
       .filter(({ spec, weight, waiting }) => spec.priority === priority && weight > 0 && waiting > 0)
       .map((queue) => ({ queue, given: 0, wanted: wants(queue, stepMs) }));
-    // each pass satisfies one at least, or gives out all that is free
+    // each pass satisfies at least one, or distributes all free slots
     while (asking.length > 0 && free > min) {
       const weight = asking.reduce((sum, { queue }) => sum + queue.weight, 0);
       const part = free / weight;
@@ -127,7 +127,7 @@ function share(pool: readonly Queue[], slots: number, step: number, stepMs: numb
   }
 }
 
-/** As many slots as would begin all that waits in this step. */
+/** The slots that would start all waiting units in this step. */
 const wants = ({ spec, waiting }: Queue, stepMs: number): number =>
   Math.min(
     (waiting * Math.max(1, spec.durationMs)) / stepMs,
@@ -161,7 +161,7 @@ function waitsOf(waited: ReadonlyMap<number, number>, stepMs: number): Waits | n
   return { p50: at(0.5), p90: at(0.9) };
 }
 
-/** From what is kept of durations: the area under the line through the percentiles. */
+/** The mean duration, from the stored percentiles: the area under the line through them. */
 export function meanDuration(points: readonly Pick<HistoryPoint, "duration">[]): number {
   let sum = 0;
   let units = 0;
@@ -174,7 +174,7 @@ export function meanDuration(points: readonly Pick<HistoryPoint, "duration">[]):
   return units === 0 ? 0 : sum / units;
 }
 
-/** As they were measured, each step by how many units began in it. */
+/** The mean of the measured waits, each step weighted by the units that began in it. */
 export function measuredWaits(points: readonly Pick<HistoryPoint, "wait">[]): Waits | null {
   let units = 0;
   let p50 = 0;

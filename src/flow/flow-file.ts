@@ -10,8 +10,8 @@
  *   limits:
  *     api.example: { max_running: 5, rate: { limit: 100, period: 60 } }
  *
- * An entry is a work spec when it has `min_gb`, or another known key whose value is no mapping; otherwise it is a
- * group. `yakonfig_modules` is accepted for files that the Python tool reads too, and means nothing here.
+ * An entry is a work spec when it has `min_gb`, or another known key whose value is not a mapping; otherwise it is a group.
+ * `yakonfig_modules` is accepted for files that are shared with the Python tool, and ignored.
  */
 import {
   readField,
@@ -36,11 +36,11 @@ import { checkEntry, checkSpecName, type Findings } from "./spec-entry.ts";
 export interface FlowSpec {
   /** The full, dotted name. */
   readonly name: string;
-  /** With `name`, without the configuration in effect. */
+  /** Includes `name`. The configuration in effect is added later, by `withConfiguration`. */
   readonly data: Readonly<Record<string, unknown>>;
   /** Where it begins: `flow.yaml:3`. */
   readonly where: string;
-  /** Where its `then` stands. */
+  /** Location of its `then` key. */
   readonly thenWhere: string;
 }
 
@@ -48,12 +48,12 @@ export interface Flow {
   readonly file: string;
   /** In the order of the file. */
   readonly specs: readonly FlowSpec[];
-  /** Limits of the namespace that work specs share. */
+  /** Limits that work specs of the namespace share. */
   readonly limits: readonly SharedLimitInput[];
   readonly warnings: readonly string[];
 }
 
-/** The keys of a shared limit: they mean what those of a work spec do. */
+/** The keys of a shared limit. They have the same meaning as in a work spec. */
 export const limitKeys: Readonly<Record<string, WorkSpecField>> = {
   max_running: workSpecFields.max_running,
   rate: workSpecFields.rate,
@@ -61,7 +61,7 @@ export const limitKeys: Readonly<Record<string, WorkSpecField>> = {
 
 const topKeys = ["flows", "limits", "yakonfig_modules"];
 
-/** Throws a `ConfigError` that lists all that is wrong, each with file, line and key. */
+/** Throws a `ConfigError` that lists all errors, each with file, line and key. */
 export function readFlow(document: YamlDocument): Flow {
   const { value, file } = document;
   const findings: Findings = { wrong: [], warnings: [] };
@@ -193,7 +193,7 @@ function checkChains(specs: readonly FlowSpec[], { wrong }: Findings): void {
   const seen = new Map<string, FlowSpec>();
   for (const spec of specs) {
     const twin = seen.get(spec.name);
-    // a.b: {…} beside a: {b: {…}}
+    // possible when a.b: {…} stands beside a: {b: {…}}
     if (twin !== undefined) wrong.push(`${spec.where}: ${spec.name} is given twice, before at ${twin.where}`);
     seen.set(spec.name, spec);
   }
@@ -201,7 +201,7 @@ function checkChains(specs: readonly FlowSpec[], { wrong }: Findings): void {
 
 export const nextOf = ({ data }: FlowSpec): string => (typeof data.then === "string" ? data.then : "");
 
-/** What a spec stores: its `config` laid over the configuration in effect, or that itself where it has none. */
+/** Returns the data to store: its `config` is the configuration in effect, overlaid with the spec's own `config` if it has one. */
 export function withConfiguration(
   spec: FlowSpec,
   config: Readonly<Record<string, unknown>>,

@@ -1,4 +1,4 @@
-/** What a flow would change: the file against what is stored. Looking changes nothing; `applyPlan` does. */
+/** Compares a flow file with the stored work specs. `planFlow` only reads; `applyPlan` makes the changes. */
 import {
   decodeData,
   eachRow,
@@ -18,7 +18,7 @@ import { nextOf, withConfiguration, type Flow } from "./flow-file.ts";
 export interface Difference {
   /** The dotted path inside the work spec. */
   readonly path: string;
-  /** Undefined where there is nothing. */
+  /** Undefined when the key is absent. */
   readonly from: unknown;
   readonly to: unknown;
 }
@@ -28,7 +28,7 @@ export interface PlannedSpec {
   readonly data: Data;
   readonly kind: "new" | "changed" | "same";
   readonly differences: readonly Difference[];
-  /** Metadata that somebody set by hand, and that setting the work spec again puts back. */
+  /** Metadata that was set by hand and that setting the work spec again resets. */
   readonly resets: readonly Difference[];
 }
 
@@ -39,22 +39,22 @@ export interface VanishedSpec {
 
 export interface FlowPlan {
   readonly specs: readonly PlannedSpec[];
-  /** Work specs of the namespace that the file does not have. */
+  /** Work specs of the namespace that are not in the file. */
   readonly vanished: readonly VanishedSpec[];
-  /** Limits of the file that are new or not as they are stored. */
+  /** Limits of the file that are new or differ from the stored ones. */
   readonly limits: readonly SharedLimitInput[];
 }
 
 export interface FlowOptions {
-  /** Replaces the data and keeps what operators set by hand. */
+  /** Replaces the data and keeps metadata that operators set by hand. */
   keepMeta?: boolean;
-  /** Deletes the work specs that the file does not have, with their units. */
+  /** Deletes the work specs that are not in the file, with their units. */
   prune?: boolean;
 }
 
 /**
- * Compares. Throws a `ConfigError` for chains that lead nowhere: to no work spec of the file, and of the namespace
- * either, or to one that pruning would delete.
+ * Computes the plan. Throws a `ConfigError` when a `then` names a work spec that is neither in the file nor in the namespace, or one
+ * that pruning would delete.
  */
 export async function planFlow(
   coordinate: Coordinate,
@@ -87,7 +87,7 @@ async function planLimits(coordinate: Coordinate, ns: string, flow: Flow): Promi
   return flow.limits.filter((limit) => stored.get(limit.name) !== text(limit));
 }
 
-/** All the specs in one step, or none; after that what is to be pruned. Answers the names that were deleted. */
+/** Sets the limits, then all specs in one step, all or none; then prunes. Returns the names of the deleted specs. */
 export async function applyPlan(
   coordinate: Coordinate,
   ns: string,
@@ -109,7 +109,7 @@ async function readSpecs(coordinate: Coordinate, ns: string): Promise<Map<string
   return specs;
 }
 
-/** Without a server to ask: chains out of the file may be right, and are only named. */
+/** For a check without a server: lists chains to work specs outside the file, which may exist in the namespace. */
 export function chainsOutOfFile(flow: Flow): string[] {
   const names = new Set(flow.specs.map(({ name }) => name));
   return flow.specs
@@ -150,7 +150,7 @@ function planSpec(
   return { name, data, kind: differences.length > 0 ? "changed" : "same", differences, resets };
 }
 
-/** What differs from what the stored data derives was set by hand; of that, what the new data would change. */
+/** Metadata that differs from the stored data was set by hand. Returns the part of it that the new data would change. */
 function handSet(stored: WorkSpecRow, next: WorkSpecMeta): Difference[] {
   const derived = readWorkSpec(stored.data, true).meta;
   return settableFields
@@ -161,7 +161,7 @@ function handSet(stored: WorkSpecRow, next: WorkSpecMeta): Difference[] {
     .map(({ field }) => ({ path: field, from: stored.meta[field], to: next[field] }));
 }
 
-/** By key, to any depth; lists as wholes. In the order of the keys of the new, then what is gone. */
+/** Compares by key, to any depth; lists are compared as a whole. Keys of `to` come first, then removed keys. */
 export function compare(from: unknown, to: unknown, at: readonly string[] = []): Difference[] {
   if (isMapping(from) && isMapping(to)) {
     const keys = new Set([...Object.keys(to), ...Object.keys(from)]);
@@ -178,7 +178,7 @@ export function compare(from: unknown, to: unknown, at: readonly string[] = []):
 
 function same(a: unknown, b: unknown): boolean {
   if (a === undefined || b === undefined) return a === b;
-  // through one encoding: 1 and 1n, a tuple and a list of the same are the same
+  // compare the JSON texts, so that a tuple equals a list of the same values
   return JSON.stringify([a], plainly) === JSON.stringify([b], plainly);
 }
 

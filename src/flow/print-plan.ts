@@ -1,8 +1,8 @@
-/** A plan for people: what would be made, changed and deleted. Secrets are stars, names and values on one line each. */
+/** Prints a plan: what would be created, changed and deleted. Secrets are masked; each name and value stays on one line. */
 import { isSecretKey, starred } from "../config/index.ts";
 import type { Difference, FlowOptions, FlowPlan, VanishedSpec } from "./plan.ts";
 
-/** Lines; the first character says what becomes of a work spec: + made, ~ changed, = as it is, - not in the file. */
+/** Returns lines whose first character tells the change of a work spec: + new, ~ changed, = unchanged, - not in the file. */
 export function printPlan(plan: FlowPlan, { prune = false }: FlowOptions = {}): string[] {
   const lines = plan.specs.flatMap(({ name, kind, differences, resets }) => [
     { new: `+ ${printable(name)}`, changed: `~ ${printable(name)}`, same: `= ${printable(name)}` }[kind],
@@ -33,7 +33,7 @@ function printValue(value: unknown): string {
   return text.length > 100 ? `${text.slice(0, 99)}…` : text;
 }
 
-/** Names are hostile: what a terminal would obey is escaped. */
+/** Escapes control characters, since names are not trusted and a terminal would interpret them. */
 const printable = (text: string): string =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, (unit) => {
     const code = unit.charCodeAt(0).toString(16);

@@ -1,4 +1,4 @@
-/** The JSON Schema of flow files and of files of one work spec, for editors: made from the table of known keys. */
+/** JSON Schemas of flow files and of work spec files, for editors. Generated from the table of known keys. */
 import { workSpecKeys, type FieldKind, type WorkSpecField } from "../core/index.ts";
 import { limitKeys } from "./flow-file.ts";
 
@@ -69,7 +69,7 @@ function specDefinition(): Record<string, unknown> {
 const propertiesOf = (keys: Readonly<Record<string, WorkSpecField>>): Record<string, unknown> =>
   Object.fromEntries(Object.entries(keys).map(([key, known]) => [key, schemaOf(known)]));
 
-/** Null counts as absent, as everywhere. */
+/** Allows null, which counts as absent everywhere. */
 function schemaOf({ kind, help, keys, words }: WorkSpecField): Record<string, unknown> {
   const form = {
     description: help,

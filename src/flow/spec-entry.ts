@@ -1,4 +1,4 @@
-/** One work spec as a file has it: checked key by key against the table of known keys, and told by file and line. */
+/** Checks a work spec of a file against the table of known keys. Errors have file and line. */
 import {
   checkName,
   CoordinateError,
@@ -9,15 +9,15 @@ import {
 } from "../core/index.ts";
 import { isMapping, nearest, setOwn, shown, type Path, type YamlDocument } from "../config/index.ts";
 
-/** What was found while reading: mistakes end the reading, what is odd is only told. */
+/** Findings of a read: errors make it fail in the end, warnings are only shown. */
 export interface Findings {
   readonly wrong: string[];
   readonly warnings: string[];
 }
 
 /**
- * Checks the known keys of one entry; unknown ones are kept, and named where they look like a slip. Values from the
- * environment are text, and are read as what their key wants. Answers the entry as it is to be stored.
+ * Checks the known keys of one entry. Unknown keys are kept, with a warning if they look like a typo. Values from the environment are
+ * text and are converted to the type of their key. Returns the entry to store.
  */
 export function checkEntry(
   entry: Readonly<Record<string, unknown>>,
@@ -74,7 +74,7 @@ function fromText({ kind }: WorkSpecField, value: unknown): unknown {
   return /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(value) ? Number(value) : value;
 }
 
-/** Older YAML took these words for booleans, and whoever wrote for it may still use them. */
+/** Older YAML versions read these words as booleans, so files may still use them. */
 function hint({ kind }: WorkSpecField, value: unknown): string {
   const older = kind === "boolean" && typeof value === "string" && /^(y|yes|n|no|on|off)$/i.test(value);
   return older ? "; write true or false" : "";

@@ -1,4 +1,4 @@
-/** A file of one work spec, as `load -w` takes it: YAML or JSON, with a `name`, stored as it is. */
+/** A file of one work spec, for `load -w`: YAML or JSON with a `name`. The configuration in effect is not added. */
 import { ConfigError, isMapping, shown, type YamlDocument } from "../config/index.ts";
 import { checkEntry, checkSpecName, type Findings } from "./spec-entry.ts";
 
@@ -8,7 +8,7 @@ export interface SpecFile {
   readonly warnings: readonly string[];
 }
 
-/** Throws a `ConfigError` that lists all that is wrong. */
+/** Throws a `ConfigError` that lists all errors. */
 export function readSpecFile(document: YamlDocument): SpecFile {
   const { value, file } = document;
   if (!isMapping(value))

@@ -1,4 +1,4 @@
-/** Attempts: of a unit, of a worker, and those that a worker had. */
+/** Reads attempts: of a unit, those that a worker holds, and those that it ever claimed. */
 import {
   attemptRow,
   compareKeys,
@@ -22,7 +22,7 @@ export function attemptsOf(unit: Unit): AttemptRow[] {
   return attempts.map((attempt) => attemptRow(unit, attempt));
 }
 
-/** What workers hold, by unit. */
+/** The attempts that workers hold, by unit. */
 export const heldAttempts = (
   units: UnitTable,
   workers: readonly (Worker | undefined)[],
@@ -39,7 +39,7 @@ export const heldAttempts = (
     .slice(0, limit)
     .map(({ unit, attempt }) => ({ row: attemptRow(unit, attempt), position: null }));
 
-/** What a worker holds, and what it lost while its lease had not ended. */
+/** The attempts that a worker holds, and those that it lost whose leases have not ended. */
 function heldBy(
   units: UnitTable,
   worker: Worker | undefined,
@@ -54,7 +54,7 @@ function heldBy(
   return held;
 }
 
-/** What a worker had, newest first. Attempts of units that are gone are passed over. */
+/** The attempts that a worker claimed, newest first. Skips attempts of deleted units. */
 export function loggedAttempts(
   { log }: Worker,
   previous: AttemptCursor | null,

@@ -1,4 +1,4 @@
-/** What a choice needs of each work spec. Nothing in them is past its time. */
+/** What the scheduler needs of each work spec. The caller has brought the namespace up to date. */
 import { hasFlowRules, nextToken, tokensOf, type Candidate, type Held } from "../core/index.ts";
 import type { Space, Spec } from "./state.ts";
 

@@ -12,8 +12,8 @@ const isBehind = ({ leases, due, timers, meta }: Spec, now: number): boolean =>
 const isRung = (unit: Unit | undefined, now: number): boolean => unit !== undefined && timerOf(unit) <= now;
 
 /**
- * Brings a spec up to date. Where units depend on others or have deadlines, all specs of the namespace: a lease that ends there may
- * fail a unit here.
+ * Brings a spec up to date. If units of the namespace have dependencies or deadlines, all its specs: a lease that ends in one spec
+ * may fail a unit of another.
  */
 export function catchUp(set: MemorySet, spec: Spec, now: number): void {
   if (spec.space.needy > 0 || spec.space.timed) catchUpSpace(set, spec.space, now);
@@ -28,7 +28,7 @@ export function catchUpSpace(set: MemorySet, space: Space, now: number): void {
     }
 }
 
-/** Leases end in the order of time, whatever the spec: what the first does may decide what becomes of the second. */
+/** Expires leases in the order of time across specs: the first one may decide what happens to the second unit. */
 export function catchUpSpecs(
   set: MemorySet,
   specs: Iterable<Spec>,
@@ -56,7 +56,7 @@ export function catchUpSpecs(
   return { expired: lapsed.length, due: over.length + rung.length, generated };
 }
 
-/** At least so many, if there are: of those that ended at the same time all, since these have an order of their own. */
+/** The first `limit` units, and all others whose leases ended at the same time as the last: `byExpiration` orders those differently. */
 function firstLapsed(leases: Iterable<Unit>, now: number, limit: number): Unit[] {
   const found: Unit[] = [];
   for (const unit of leases) {

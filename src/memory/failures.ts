@@ -24,7 +24,7 @@ export class Failures {
     this.#ungrouped.add(unit);
   }
 
-  /** It no longer counts as failed, or is gone. */
+  /** The unit is no longer failed, or was deleted. */
   remove(unit: Unit): void {
     if (this.#ungrouped.delete(unit)) return;
     const group = this.#groupOf.get(unit);
@@ -34,7 +34,7 @@ export class Failures {
     if (group.units.size === 0) this.#groups.delete(group.fingerprint);
   }
 
-  /** Puts units into their groups that are not yet in one; answers whether all are. */
+  /** Groups at most `limit` units that are in no group yet; returns whether all are grouped. */
   group(limit = Infinity): boolean {
     if (this.#ungrouped.size === 0) return true;
     const units = [...this.#ungrouped].sort((a, b) => a.id - b.id).slice(0, limit);

@@ -1,4 +1,4 @@
-/** Locks: those that a decision may concern are looked up, and what it says is done. */
+/** Locks: looks up those that a decision depends on, and carries out the decision. */
 import {
   lockAncestors,
   lockKey,
@@ -23,7 +23,7 @@ export function decideLocks<Answer>(
   const view = new Map([...locks].filter(([key]) => above.has(key) || at.some((one) => key.startsWith(one))));
   const { set, release, answer } = decide(view);
   for (const path of release) locks.delete(lockKey(path));
-  // a namespace that does not exist is not made by what is refused
+  // a refused call does not create the namespace
   if (set.length > 0) for (const lock of set) open().locks.set(lockKey(lock.path), lock);
   return answer;
 }

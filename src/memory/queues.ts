@@ -1,4 +1,4 @@
-/** Queues of messages and records of actions: what a namespace has besides its work. */
+/** The message queues and action records of a namespace. */
 import {
   compareNames,
   otherAction,
@@ -10,7 +10,7 @@ import {
 } from "../core/index.ts";
 import type { Space } from "./state.ts";
 
-/** First in, first out; what was taken from the front is let go in larger pieces. */
+/** First in, first out. Memory of taken messages is freed in larger pieces. */
 export class Queue {
   #messages: QueueMessage[] = [];
   #from = 0;
@@ -55,7 +55,7 @@ export function takeMessages(
   return messages;
 }
 
-/** A queue that is empty does not exist. */
+/** An empty queue is deleted. */
 export function takeFrom(space: Space, name: string, max: number): QueueMessage[] {
   const queue = space.queues.get(name);
   if (queue === undefined) return [];
@@ -78,7 +78,7 @@ export const listQueues = (space: Space, previous: string | null, limit: number)
     .slice(0, limit)
     .map(([name, queue]) => ({ name, messages: queue.size, oldest: queue.first?.at ?? 0 }));
 
-/** All or none: what is refused is found before anything is written. */
+/** All or none: every action is checked before any is written. */
 export function putActions(
   known: Space | undefined,
   open: () => Space,
@@ -92,7 +92,7 @@ export function putActions(
     else if (!sameData(there.data, data)) throw otherAction(key);
     return there === undefined;
   });
-  // a namespace that does not exist is not made by what is refused
+  // a refused call does not create the namespace
   const space = open();
   for (const [key, row] of fresh) space.actions.set(key, row);
   return answer;

@@ -12,15 +12,15 @@ import {
 import { byClaim, type Unit } from "./state.ts";
 
 /**
- * Units mostly come in claim order and go from the front: then they are a chain, and a unit that is handed out is at hand with its
- * successor. Otherwise those behind the first are in a list.
+ * Units mostly arrive in claim order and leave from the front. Then they are a linked list, and the successor of a unit that is
+ * handed out is at hand. Otherwise the units after the first are in a sorted list.
  */
 export class UnitLane extends Lane {
   /** The first in claim order. */
   first: Unit | null = null;
   #last: Unit | null = null;
   #list: SortedList<Unit> | null = null;
-  /** Units that were claimed and have not ended: only where there is an order. */
+  /** Units that were claimed and have not ended: only for specs with an `order`. */
   begunUnits: Set<Unit> | null = null;
 
   add(unit: Unit): void {
@@ -53,7 +53,7 @@ export class UnitLane extends Lane {
     }
   }
 
-  /** Those behind the first as a list. */
+  /** Converts the units after the first to a sorted list. */
   #listed(): SortedList<Unit> {
     if (this.#list !== null) return this.#list;
     this.#list = new SortedList<Unit>(byClaim);
@@ -77,7 +77,7 @@ export class SpecLanes {
   readonly lanes: Lanes<UnitLane>;
   readonly #ordered: boolean;
 
-  /** Buckets are kept when the rules of a work spec change. */
+  /** Keeps the token buckets when the rules of a work spec change. */
   constructor(meta: WorkSpecMeta, units: Iterable<Unit>, before: SpecLanes | null) {
     this.lanes = new Lanes(meta, (partition) => new UnitLane(partition));
     this.#ordered = meta.order !== "";
@@ -88,7 +88,7 @@ export class SpecLanes {
     }
   }
 
-  /** Units know their lanes while these count them: a lane that counts none may go. */
+  /** A unit refers to its lane only while the lane counts it: a lane that counts no units may be removed. */
   #laneOf(unit: Unit): UnitLane {
     return unit.lane ?? (unit.lane = this.lanes.of(unit.partition));
   }

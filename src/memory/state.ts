@@ -1,7 +1,7 @@
 /**
- * What the memory store holds. A spec keeps its units in several orders at once: by name with counts by status, and,
- * in the order they are asked for, what waits (`ready`), what is delayed (`due`) and what runs (`leases`).
- * `enter` and `leave` of the working set are the only ways in and out of these orders, so that counts are always exact.
+ * The data of the memory store. A spec keeps its units in several sorted lists: by name with counts by status, and waiting
+ * (`ready`), delayed (`due`) and running (`leases`) units in the order in which they are needed. Only `enter` and `leave` of the
+ * working set put units into these lists and take them out, so that counts are always exact.
  */
 import {
   compareNames,
@@ -41,7 +41,7 @@ import type { Queue } from "./queues.ts";
 import { SpecLanes, type UnitLane } from "./spec-lanes.ts";
 import { UnitNames, type NameChunk } from "./unit-names.ts";
 
-/** What few units have: kept apart so that millions of others do not pay for it. */
+/** Fields that few units have: kept apart so that millions of others do not pay for them. */
 interface Links {
   origin: string | null;
   history: AttemptState[] | null;
@@ -64,18 +64,18 @@ export class Unit implements UnitState {
   notBefore: number;
   readonly created: number;
   status: WorkUnitStatus = "available";
-  /** Where it stands among the names of its spec; null until it is there. */
+  /** Its chunk among the names of its spec; null until it is added. */
   chunk: NameChunk | null = null;
-  /** The latest attempt, until the unit is taken from it; then it is history. */
+  /** The latest attempt, until it is superseded and becomes history. */
   attempt: AttemptState | null = null;
   /** Attempts ever made, and those that count as tries. */
   attempts = 0;
   tries = 0;
-  /** Its place among the leases of its spec that end at the same time. */
+  /** Orders leases of its spec that end at the same time. */
   leased = 0;
-  /** The one behind it in its lane. */
+  /** The next unit in its lane. */
   next: Unit | null = null;
-  /** What it is counted under: the lane that counts it, or only the name of its partition. */
+  /** The lane that counts it, or else the name of its partition. */
   #place: UnitLane | string = "";
   #links: Links | null = null;
 
@@ -141,7 +141,7 @@ export class Unit implements UnitState {
 
   set partition(partition: string) {
     if (partition === this.partition) return;
-    // it may have a successor still, in a lane that is no more: the rules of its spec had changed
+    // it may still have a successor, from a lane that was dropped when the rules of its spec changed
     this.lane = null;
     this.#place = partition;
   }
@@ -198,7 +198,7 @@ export class Unit implements UnitState {
   }
 }
 
-/** JavaScript's own order is the order of names as long as no name has surrogates or beyond: then it is faster. */
+/** JavaScript's `<` is faster, and orders names by bytes as long as none has characters from U+D800 on. */
 export const byName = (a: Unit, b: Unit): number =>
   a === b
     ? 0
@@ -215,7 +215,7 @@ const byTimer = (a: Unit, b: Unit): number => timerOf(a) - timerOf(b) || a.id - 
 const byEnd = (a: Unit, b: Unit): number => endOf(a) - endOf(b) || a.id - b.id;
 export const timerOf = ({ extras, priority }: Unit): number =>
   hasTimer(extras.timing) ? nextTimer(extras.timing, priority) : 0;
-/** Those that end at the same time stand in the order they were given: claims and settles are at one end, wherever the units are. */
+/** Leases that end at the same time are in the order they were given: claims and settles work at one end, wherever the units are. */
 const byLease = (a: Unit, b: Unit): number => expirationOf(a) - expirationOf(b) || a.leased - b.leased;
 export const expirationOf = (unit: Unit): number => unit.attempt?.expiration ?? Infinity;
 const endOf = (unit: Unit): number => unit.attempt?.end ?? 0;
@@ -228,21 +228,21 @@ export class Spec implements SpecState {
   data: Data;
   meta: WorkSpecMeta;
   deleted = false;
-  /** Whether all names so far compare by JavaScript's own order. */
+  /** Whether JavaScript's `<` orders all names so far. */
   plain = true;
   units = new Map<string, Unit>();
   readonly names = new UnitNames(byName);
   /** In claim order; empty where units are handed out by partition. */
   readonly ready = new SortedList<Unit>(byClaim);
   readonly due = new SortedList<Unit>(byDue);
-  /** Waiting units that something happens to by itself. */
+  /** Waiting units that have a deadline or an expiry. */
   readonly timers = new SortedList<Unit>(byTimer);
   readonly leases = new SortedList<Unit>(byLease);
   /** Units by label, in name order. */
   readonly labels = new Map<string, SortedList<Unit>>();
-  /** Available units that were tried too often when they came back. */
+  /** Available units that were tried too often. */
   readonly exhausted = new Set<Unit>();
-  /** Ended units by the time they ended: only where retention asks for it. */
+  /** Ended units by the time they ended: only where retention needs it. */
   ended: Record<"finished" | "failed", SortedList<Unit>> | null = null;
   readonly removed = { finished: 0, failed: 0 };
   /** Only where its units are handed out by partition. */
@@ -264,12 +264,12 @@ export class Spec implements SpecState {
     this.meta = meta;
   }
 
-  /** Names that are not plain are ordered by their bytes, which agrees with the order of the plain ones so far. */
+  /** Notes whether names are still plain. Others are ordered by their bytes, which agrees with the order of the plain ones so far. */
   noteName(name: string): void {
     if (this.plain && !isPlainName(name)) this.plain = false;
   }
 
-  /** Finds units that were tried too often by a limit that was not there before. */
+  /** Also finds the units that were tried too often under a new limit. */
   setMeta(meta: WorkSpecMeta): void {
     const limit = specTryLimit(this.meta);
     if (laneRules(meta) !== laneRules(this.meta) || hasLanes(meta) !== (this.lanes !== null))
@@ -281,7 +281,7 @@ export class Spec implements SpecState {
     for (const unit of this.available()) this.noteExhausted(unit);
   }
 
-  /** What waits stands in lanes or in `ready`. */
+  /** Available units are in lanes or in `ready`. */
   #setLanes(lanes: SpecLanes | null): void {
     this.lanes = lanes;
     this.ready.clear();
@@ -293,18 +293,18 @@ export class Spec implements SpecState {
     return this.names.find(["available"], () => true);
   }
 
-  /** The highest priority that waits; 0 when nothing does. */
+  /** The highest priority of the available units; 0 when there are none. */
   get topPriority(): number {
     return this.lanes === null ? (this.ready.first()?.priority ?? 0) : (this.lanes.lanes.top ?? 0);
   }
 
-  /** Of a unit that is available. */
+  /** The unit must be available. */
   noteExhausted(unit: Unit): void {
     if (unit.tries > 0 && isSpent(unit.tries, unit.extras.retry, specTryLimit(this.meta)))
       this.exhausted.add(unit);
   }
 
-  /** Keeps the order that retention needs exactly while it needs it. */
+  /** Keeps `ended` exactly while the retention needs it. */
   syncRetention(): void {
     const { finished, failed } = this.meta.retention;
     if (finished === undefined && failed === undefined) this.ended = null;
@@ -334,10 +334,10 @@ export class Worker {
   readonly holds = new Set<Unit>();
   /** Attempts that were taken from it before their lease ended, and that it has not settled yet. */
   readonly lost = new Map<AttemptState, Unit>();
-  /** Every attempt it made: its place in this order, unit id and number. Places stay when others are removed. */
+  /** Every attempt it claimed: its position in this log, unit id and number. Positions stay when others are removed. */
   log: number[] = [];
   claims = 0;
-  /** How long the log was when it was last looked through. */
+  /** The length of the log when it was last trimmed. */
   trimmed = 0;
 
   constructor(name: string, now: number, expiration: number) {
@@ -371,18 +371,18 @@ export class Space {
   readonly workers = new Map<string, Worker>();
   readonly locks = new Map<string, Lock>();
   readonly queues = new Map<string, Queue>();
-  /** By queue and request id, what was taken, oldest first. */
+  /** The messages taken by requests with an id, by queue and request id, oldest first. */
   readonly taken = new Map<string, { time: number; messages: readonly QueueMessage[] }>();
   readonly actions = new Map<string, ActionRow>();
   readonly batches = new Map<string, BatchRow>();
   readonly limits = new Map<string, SharedLimit>();
   readonly watches: Watches;
   readonly history = new SpaceHistory();
-  /** What requests with an id were answered, oldest first. */
+  /** The answers to requests with an id, oldest first. */
   readonly requests = new Map<string, { time: number; answer: unknown }>();
-  /** How many units have dependencies: while there are none, a spec is looked at by itself. */
+  /** How many units have dependencies: while there are none, a spec is brought up to date by itself. */
   needy = 0;
-  /** Whether units ever had deadlines: as `needy`. */
+  /** Whether units ever had deadlines or expiries: used like `needy`. */
   timed = false;
 
   constructor(name: string, settings: NamespaceSettings, watches: Watches) {

@@ -1,4 +1,4 @@
-/** The reference store: obvious, fast, no durability. Every method runs in one go, so every method is atomic. */
+/** The reference store: obvious, fast, no durability. Every method runs without waiting, so every method is atomic. */
 import {
   addUnits,
   appendLog,
@@ -86,7 +86,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   readonly #units = new UnitTable();
   readonly happened = new Happened();
   readonly #set = new MemorySet(this.#spaces, this.#units, this.#watches, this.happened);
-  /** Deleted specs whose units are still to be taken away. */
+  /** Deleted specs whose units have not been purged yet. */
   readonly #dead = new Set<Spec>();
   #lastSpecId = 0;
 
@@ -228,7 +228,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     return typeof ref === "string" || spec?.id === ref.id ? spec : undefined;
   }
 
-  /** The spec, with nothing in it past its time. */
+  /** The spec, brought up to date. */
   #spec(ns: string, ref: WorkSpecRef, now: number): Spec {
     const spec = this.#find(ns, ref);
     if (spec === undefined) throw missingWorkSpec(ref);
@@ -246,7 +246,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     catchUpSpace(this.#set, space, now);
     const candidates = listCandidates(space, now);
     const repeated = this.#claimedBefore(space, requestId, now);
-    // as they are now: a claim may change them before the engine looks
+    // copied: a claim may change them before the engine looks
     const limits = [...space.limits.values()].map((limit) => ({ ...limit }));
     return { settings: space.settings, candidates, repeated, limits };
   }
@@ -276,7 +276,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     }));
   }
 
-  /** The specs of one namespace or of all, in order, when everything in them has been brought up to date. */
+  /** The specs of one namespace or of all, in order, brought up to date. */
   #current(ns: string | null, now: number): Spec[] {
     const names = ns === null ? [...this.#spaces.keys()].sort(compareNames) : [ns];
     for (const name of names) {
@@ -466,7 +466,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     });
   }
 
-  /** The unit of an attempt that was made. */
+  /** The unit of an attempt; undefined when there is no such attempt. */
   #attempted(ns: string, { unitId, number }: AttemptKey): Unit | undefined {
     const unit = this.#units.get(unitId);
     if (unit === undefined || unit.spec.deleted || unit.spec.space.name !== ns) return undefined;
@@ -660,6 +660,6 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   }
 
   async close(): Promise<void> {
-    // nothing is held
+    // nothing to release
   }
 }

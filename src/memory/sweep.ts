@@ -1,4 +1,4 @@
-/** Housekeeping: what is past its time, was tried too often or ended long ago, and workers that were not heard of for long. */
+/** Housekeeping: applies elapsed time, fails units that were tried too often, removes ended units and inactive workers. */
 import { countRetired, exhaustUnits, removeUnits, type Swept, type SweepLimits } from "../core/index.ts";
 import { catchUpSpecs } from "./expiry.ts";
 import { forgetTaken } from "./queues.ts";
@@ -6,7 +6,7 @@ import type { Space, Spec, UnitTable, Unit, Worker } from "./state.ts";
 import { type MemorySet, run } from "./working-set.ts";
 import { forgetWorker } from "./workers.ts";
 
-/** Sweeps one namespace and adds up what was done; true when units were moved. */
+/** Sweeps one namespace and adds to `swept`; true when units were changed. */
 export function sweepSpace(
   set: MemorySet,
   units: UnitTable,
@@ -38,14 +38,14 @@ export function sweepSpace(
 const unitsSwept = ({ expired, due, exhausted, retired }: Swept): number =>
   expired + due + exhausted + retired;
 
-/** Forgets attempts of units that are gone, when the log has doubled since it was last looked through. */
+/** Removes attempts of deleted units, when the log has doubled since it was last trimmed. */
 function trimLog(worker: Worker, units: UnitTable): void {
   if (worker.log.length < 2 * worker.trimmed + 3000) return;
   worker.log = worker.log.filter((_, i, log) => units.get(log[i - (i % 3) + 1] ?? 0) !== undefined);
   worker.trimmed = worker.log.length;
 }
 
-/** One work spec after the other, until no spec has any: what one of them frees may have been tried too often as well. */
+/** Goes through the work specs until none has exhausted units: failing one unit may unblock another that is exhausted as well. */
 function exhaust(set: MemorySet, space: Space, limits: SweepLimits, now: number, swept: Swept): void {
   const left = (): number => limits.units - unitsSwept(swept);
   let stuck = 0;

@@ -1,6 +1,6 @@
 /**
- * The units of a spec in name order, with exact counts by status, of all and of every stretch of names. A claim or a
- * settle changes two numbers here; a listing by status passes over the stretches that have none of it.
+ * The units of a spec in name order, with exact counts by status, in total and for every chunk of names. A claim or a settle
+ * changes a few counts; a listing by status skips the chunks that have no such unit.
  */
 import { emptyTally, SortedList, type Chunk, type Tally, type WorkUnitStatus } from "../core/index.ts";
 import type { Unit } from "./state.ts";
@@ -39,8 +39,8 @@ export class UnitNames {
   }
 
   /**
-   * Whether there is certainly no unit of this name, by a look at those that were added last; false says nothing. Most names that are added
-   * rise, and to look one up among millions takes longer.
+   * Whether there is certainly no unit of this name, judged by those added last; false means unknown. Names are mostly added in
+   * rising order, and a lookup among millions takes longer.
    */
   isNew(name: string): boolean {
     return this.#list.isBehindAdded((unit) => (unit.name < name ? -1 : unit.name > name ? 1 : 0));
@@ -50,7 +50,7 @@ export class UnitNames {
     this.#list.remove(unit);
   }
 
-  /** A unit that is here changes its status. */
+  /** Changes the status of a unit. */
   change(unit: Unit, status: WorkUnitStatus): void {
     const note = unit.chunk?.note;
     if (note !== undefined && unit.status !== status) {
@@ -62,7 +62,7 @@ export class UnitNames {
     unit.status = status;
   }
 
-  /** In name order, from the first for which `after` is true on, of these statuses. */
+  /** Units of these statuses in name order, from the first for which `after` is true on. */
   *find(statuses: readonly WorkUnitStatus[], after: (unit: Unit) => boolean): Generator<Unit> {
     const none = (counts: Tally): boolean => statuses.every((status) => counts[status] === 0);
     for (const unit of this.#list.from(after, none)) if (statuses.includes(unit.status)) yield unit;

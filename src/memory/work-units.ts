@@ -53,7 +53,7 @@ export function* findUnits(spec: Spec, where: WorkUnitWhere): Generator<Unit> {
 
 const hasEnded = ({ status }: Unit): boolean => status === "finished" || status === "failed";
 
-/** The first matching units, and where to go on. */
+/** The first matching units, and the name to continue after. */
 export function takeSlice(
   spec: Spec,
   where: WorkUnitWhere,
@@ -67,7 +67,7 @@ export function takeSlice(
   return { units, next: null };
 }
 
-/** The first matching units by status, and where to go on. */
+/** Counts the first matching units by status, and returns the name to continue after. */
 export function countUnits(spec: Spec, where: WorkUnitWhere, limit: number): CountSlice {
   const { units, next } = takeSlice(spec, where, limit);
   const counts = emptyTally();
@@ -76,7 +76,7 @@ export function countUnits(spec: Spec, where: WorkUnitWhere, limit: number): Cou
 }
 
 /**
- * When the unit became available that has waited longest, of those at both ends of the claim order; or of the first names, where
+ * When the unit that has waited longest became available, of those at both ends of the claim order; or of the first names, where
  * units are handed out by partition.
  */
 export function waitingSince(spec: Spec): { since: number; exact: boolean } {

@@ -1,4 +1,4 @@
-/** Workers: what they say of themselves, who is below whom, and when they are forgotten. */
+/** Workers: check-ins and changes, listings, and when they are removed. */
 import {
   changeWorker,
   compareNames,
@@ -38,7 +38,7 @@ export function findWorkers(space: Space, query: WorkerQuery, limit: number, now
     .map((worker) => worker.row(space.settings, now));
 }
 
-/** Forgets a worker that was not heard of for long, holds nothing and has no children; and then its parent, if that is so too. */
+/** Removes a worker that expired before `before`, holds nothing and has no children; then its parent, on the same conditions. */
 export function forgetWorker(space: Space, worker: Worker | undefined, before: number): number {
   if (worker === undefined || worker.expiration >= before) return 0;
   if (worker.holds.size > 0 || worker.children.size > 0) return 0;

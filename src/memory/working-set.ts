@@ -1,4 +1,4 @@
-/** The rows of the memory store: the units themselves. Nothing has to be loaded, and what is written is there at once. */
+/** The working set of the memory store. The units themselves are the rows: nothing has to be loaded, and writes take effect at once. */
 import {
   areExtras,
   hasTimer,
@@ -46,8 +46,8 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   /**
-   * For the next verb. Verbs run one after the other, and one set serves them all: V8 throws away the compiled rules when it
-   * collects garbage while no set exists.
+   * Prepares the set for the next verb. Verbs run one after the other, and one set serves them all: V8 discards the compiled rules
+   * when it collects garbage while no set exists.
    */
   at(now: number): this {
     this.now = now;
@@ -92,7 +92,7 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   *dependents(unit: Unit): Iterable<Unit> {
-    // one that was removed after this unit was could not be taken out of its list any more
+    // skips a dependent that was removed after this unit: it could not be taken out of the list any more
     for (const dependent of unit.dependents ?? [])
       if (this.#units.get(dependent.id) === dependent) yield dependent;
   }
@@ -146,7 +146,7 @@ export class MemorySet extends WorkingSet<Unit> {
     return states;
   }
 
-  /** Without those whose leases have ended. */
+  /** Pending units whose leases have not ended. */
   #runningOf(spec: Spec): number {
     let running = spec.leases.size;
     for (const unit of spec.leases) {
@@ -183,7 +183,7 @@ export class MemorySet extends WorkingSet<Unit> {
 
   make(spec: Spec, { name, data, priority, notBefore, partition = "" }: WorkUnitPut): Unit {
     const unit = new Unit(++this.#units.lastId, spec, name, data, priority, notBefore, this.now);
-    // at once: what belongs to a unit is to lie beside it
+    // set at once, so that it lies beside the unit in memory
     unit.partition = partition;
     return unit;
   }
@@ -230,11 +230,11 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   save(): void {
-    // the object is the row
+    // nothing to do: the object is the row
   }
 
   savePast(): void {
-    // the object is the row
+    // nothing to do: the object is the row
   }
 
   archive(unit: Unit, attempt: AttemptState, lost: boolean): void {
@@ -313,7 +313,7 @@ export class MemorySet extends WorkingSet<Unit> {
     const { outcomes } = spec;
     let there = outcomes.get(at);
     if (there === undefined) {
-      // those that are too old go with the first of a new time
+      // remove the outdated counts whenever a new time begins
       this.counts(spec);
       outcomes.set(at, (there = new Map<string, number>()));
     }
@@ -353,20 +353,20 @@ export class MemorySet extends WorkingSet<Unit> {
 const waits = (status: WorkUnitStatus): boolean =>
   status === "available" || status === "delayed" || status === "blocked";
 
-/** Where the target of a dependency stands; null when it was deleted, or its work spec was. */
+/** The status of the target of a dependency; null when it was deleted, or its work spec was. */
 export function targetStatus(units: UnitTable, { target }: Need): WorkUnitStatus | null {
   const unit = units.get(target);
   return unit === undefined || unit.spec.deleted ? null : unit.status;
 }
 
-/** The worker, which is created when it is not known. */
+/** Returns the worker, and creates it when it is unknown. */
 export function registerWorker(space: Space, name: string, now: number): Worker {
   let worker = space.workers.get(name);
   if (worker === undefined) space.workers.set(name, (worker = new Worker(name, now, now + workerLifetimeMs)));
   return worker;
 }
 
-/** Runs a rule in one go. */
+/** Runs a rule to its end without waiting. */
 export function run<Answer>(rule: Rule<Answer>): Answer {
   for (;;) {
     const step = rule.next();

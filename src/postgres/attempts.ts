@@ -1,4 +1,4 @@
-/** Attempts: read as they stand by rule, and written to the history once they are no longer their unit's last. */
+/** Reads attempts, and writes an attempt to the history when it is no longer the latest of its unit. */
 import {
   attemptId,
   attemptRow,
@@ -21,7 +21,7 @@ import {
 } from "./units.ts";
 import { bools, byteas, dataBytes, int2s, int4s, int8s, texts } from "./values.ts";
 
-/** Attempts by key, null where there is none, as they stand by rule. */
+/** Attempts by key, null if there is none. A pending attempt whose lease has ended is returned as expired. */
 export async function findAttempts(
   session: Session,
   ns: string,
@@ -50,7 +50,7 @@ export async function findAttempts(
 
 const keep = (found: Map<string, AttemptRow>, row: AttemptRow): unknown => found.set(row.id, row);
 
-/** The attempts of a repeated request; with `held` only those that are still held. */
+/** The attempts that a repeated request was given before; with `held`, only those that are still pending and active. */
 export async function readAttempts(
   session: Session,
   ns: string,
@@ -64,7 +64,7 @@ export async function readAttempts(
   ) as AttemptRow[];
 }
 
-/** An attempt that is no longer its unit's last. */
+/** An attempt that is no longer the latest of its unit. */
 export interface Archived {
   unit: Unit;
   attempt: AttemptState;
@@ -107,7 +107,7 @@ export async function updateHistory(tx: Session, rows: readonly Omit<Archived, "
   );
 }
 
-/** The workers of these attempts have heard that they lost them. */
+/** Clears the `held` mark of attempts whose workers know now that they have lost them. */
 export async function dropHeld(tx: Session, keys: readonly AttemptKey[]): Promise<void> {
   await tx.rows(
     `UPDATE @history h SET held = false FROM unnest($1::bigint[], $2::int[]) AS g (unit, number)

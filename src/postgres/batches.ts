@@ -1,4 +1,4 @@
-/** Batches: a row each, by name. Who changes one holds its row until the transaction has ended. */
+/** Batches: one row each, by name. A transaction that changes a batch locks its row until it ends. */
 import { nameFromBytes, nameToBytes, newBatch, type BatchRow } from "../core/index.ts";
 import type { Session } from "./connection.ts";
 import { byteas } from "./values.ts";
@@ -6,7 +6,7 @@ import { byteas } from "./values.ts";
 const parse = (state: unknown): BatchRow => JSON.parse(state as string) as BatchRow;
 const from = `FROM @namespace n JOIN @batch b ON b.namespace = n.id WHERE n.name = $1 AND NOT n.dead`;
 
-/** The batch, locked; with `create` it is made when it is not there, so that two who would make it wait for each other. */
+/** Locks and reads the batch. With `create`, a missing batch is inserted, so that concurrent creators wait for each other. */
 export async function holdBatch(
   tx: Session,
   ns: string,

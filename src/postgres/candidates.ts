@@ -1,4 +1,4 @@
-/** What the scheduler needs to know, in one statement for all who ask at the same moment. */
+/** Reads what the scheduler needs for a choice, in one statement for all concurrent requests. */
 import { createHash } from "node:crypto";
 import {
   hasFlowRules,
@@ -22,16 +22,16 @@ import { tallyOf } from "./tally.ts";
 import { byteas, int8s, textKey } from "./values.ts";
 import { readMeta } from "./work-specs.ts";
 
-/** Nobody waits longer than a minute without looking again: what is due later need not be known. */
+/** How far to look ahead. Every waiting caller looks again within a minute, so later due times do not matter. */
 const horizonMs = 61_000;
 
-/** Of the units that a spec `s` has available. */
+/** The highest priority among the available units of a spec `s`. */
 const topPriority =
   "(SELECT -w.at FROM @waiting w WHERE w.spec = s.id AND w.status = 0 ORDER BY w.at, w.key LIMIT 1)";
 
 /**
- * Everything a choice needs, in one statement. $3 is how far to look ahead: only the beginning of the indexes of leases and
- * delays is read. Priorities of units are looked at only by the policy that uses them.
+ * Reads everything that a choice needs. $3 is how far to look ahead: only the beginning of the indexes of leases and delays is
+ * read. Priorities of units are read only for the policy that uses them.
  */
 export const candidatesSql = `
   SELECT n.policy, n.desired, s.id, s.name, s.meta, s.next_continuous, c.available, c.pending,
@@ -54,15 +54,15 @@ export const candidatesSql = `
 export interface CandidatesRead {
   settings: NamespaceSettings;
   candidates: Candidate[];
-  /** What earlier requests of the same id were given, by their place among those who ask. */
+  /** The attempts that earlier requests with the same id were given, by position in `requestIds`. */
   repeated: Map<number, AttemptKey[]>;
   /** How many units of each spec ever became available. */
   arrivals: Map<number, number>;
-  /** The only spec that has anything, if the next claims need no look of their own. */
+  /** The only spec with available units, if the next claims need no look of their own; otherwise null. */
   only: Seen | null;
 }
 
-/** With more specs than this a claim looks at too much to check what was seen. */
+/** With more specs than this, checking an earlier look costs a claim too much. */
 const fewSpecs = 16;
 
 /** Null when there is no such namespace. */
@@ -91,7 +91,7 @@ export async function readCandidates(
       row[13] as number | null,
       row[14] as number | null,
     );
-    // timers that have rung are looked at for all specs at once
+    // elapsed timers are handled for all specs at once, so only the first candidate reports them
     const rung = row[19] === true && candidates.length === 0 ? now : Infinity;
     const due = Math.min(lease ?? Infinity, delay ?? Infinity, runsDue(meta) || Infinity, rung);
     candidates.push({
@@ -120,7 +120,7 @@ export async function readCandidates(
   };
 }
 
-/** Reads the top priorities of those that have any, which the look leaves out unless its policy uses them. */
+/** Reads the top priorities of candidates with available units. The look leaves them out unless its policy uses them. */
 export async function readTopPriorities(session: Session, candidates: readonly Candidate[]): Promise<void> {
   const ready = candidates.filter(({ available }) => available > 0);
   if (ready.length === 0) return;
@@ -131,7 +131,10 @@ export async function readTopPriorities(session: Session, candidates: readonly C
   for (const candidate of ready) candidate.topPriority = tops.get(candidate.id) ?? 0;
 }
 
-/** What is known without a claim: notes that are still to be folded may turn out to change nothing. */
+/**
+ * Why the spec is held back, as far as this is known without a claim. Notes that are not folded yet count as an open lane,
+ * although they may change nothing.
+ */
 function heldBack(row: Row, { meta, available }: Candidate, now: number): Held | null {
   const [full, open, until] = row.slice(15) as [number, boolean | null, number | null];
   if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };

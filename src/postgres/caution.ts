@@ -1,7 +1,7 @@
 /**
- * Which form of a statement to use for a key. The quick form fails as a whole when it meets a row that is not plain, and the server logs
- * the failure with the statement. The careful form looks at its rows first. After a failure the careful form is used until it has met
- * only plain rows so many times in a row; that number doubles with each failure, so that the log stays quiet.
+ * Chooses between two forms of a statement, by key. The quick form fails as a whole when it meets a row that is not plain, and the
+ * server logs the failure. The careful form checks its rows first. After a failure the careful form is used until it has met only plain
+ * rows a number of times in a row; that number doubles with each failure, so that the log stays quiet.
  */
 const maxWindow = 6400;
 

@@ -1,7 +1,7 @@
 /**
- * Claiming. The plain course is one statement that is a transaction by itself; it does everything or, when it meets what is
- * not plain, nothing. Then the rules of core decide. A statement serves any number of callers of one work spec: what several
- * workers ask at the same moment costs one statement and one commit.
+ * Claims. The fast path is one statement that is a transaction by itself. It does the whole claim or, in a case that it does not
+ * cover, nothing; then the rules of core decide. A statement serves any number of callers of one work spec: concurrent claims of
+ * several workers cost one statement and one commit.
  */
 import {
   attemptId,
@@ -34,10 +34,13 @@ import { readSpec, specColumns, type Spec } from "./units.ts";
 import { byteas, bytesData, int8s, keyPrefix, Pieces, textKey, unescape } from "./values.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
-/** Data up to this many bytes is answered together: texts of a gigabyte are too long for the server. */
+/**
+ * Data up to this many bytes is returned in one text per caller. Longer data has its own rows: texts of a gigabyte are too long
+ * for the server.
+ */
 const longestShort = 8192;
 
-/** What only some claims need: history for units that were tried, and unknown workers. */
+/** The parts that only some claims need: history for units that were tried before, and rows for new workers. */
 const supersededAndKnown = `  ), superseded AS (
     INSERT INTO @history (unit, number, status, late, start, "end", expiration, worker, errors, data)
     SELECT id, attempts - 1, old_status, old_late, old_start, old_end, old_expiration, old_worker, old_errors, old_data
@@ -52,9 +55,9 @@ const supersededAndKnown = `  ), superseded AS (
 `;
 
 /**
- * What each caller was given, in the order of turns: sorted once, for the list of those that run, the log, the request and the answer. The
- * answer has one row for each caller: a row for each unit took the server twice as long to write, and this process four times as long to
- * read. Names and data follow each other in one text, with their lengths; long data has rows of its own.
+ * The units of each caller in the order of turns, sorted once for the lease row, the log, the request and the answer. The answer
+ * has one row for each caller: a row for each unit took the server twice as long to write, and this process four times as long to
+ * read. Names and data are concatenated into one text each, with their lengths; long data has its own rows.
  */
 const dealtTo = `  ), dealt AS MATERIALIZED (
     SELECT caller, array_agg(id) AS units, array_agg(attempts) AS numbers, min(attempts) AS least, max(attempts) AS most,
@@ -68,7 +71,7 @@ const dealtTo = `  ), dealt AS MATERIALIZED (
     SELECT ($14::bigint[])[d.caller], $1, d.expiration, d.needy, d.units FROM dealt d
 `;
 
-/** Attempt ids, as `readKeys` reads them. Mostly all are first attempts, and then one text is made of the units at once. */
+/** Attempt ids, as `readKeys` reads them. Mostly all attempts have the same number, and then one text is made of all units at once. */
 const answered = `CASE WHEN d.least = d.most
       THEN replace(array_to_string(d.units, ','), ',', '.' || d.least || ',') || '.' || d.least
       ELSE (SELECT string_agg(g.unit || '.' || g.number, ',') FROM unnest(d.units, d.numbers) AS g (unit, number)) END`;
@@ -79,7 +82,7 @@ const notedRequests = `  ), noted AS (
     FROM spec, dealt d WHERE ($15::bytea[])[d.caller] IS NOT NULL
 `;
 
-/** Whether what was seen of the namespace no longer holds: see `Seen`. */
+/** Whether the earlier look at the namespace is outdated: see `Seen`. */
 const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
         $13::text <> (SELECT md5(s.meta) || ' ' || count(*) || ' ' || max(o.id) FROM @spec o
           WHERE o.namespace = s.namespace AND NOT o.dead)
@@ -90,15 +93,15 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
           AND (o.continuous OR ${isPast("o", "$3::bigint")})) END`;
 
 /**
- * What an earlier claim of this request id was answered. LIMIT leaves the planner no other way than to look for the id; it would
- * else go through all requests of the namespace, those of ten minutes.
+ * The answer of an earlier claim with this request id. LIMIT makes the planner look up the id; otherwise it would scan all
+ * requests of the namespace from the last ten minutes.
  */
 export const requestOf = (namespace: string, id: string): string =>
   `(SELECT q.answer FROM @request q WHERE q.namespace = ${namespace} AND q.spec = 0 AND q.id = ${id} LIMIT 1)`;
 
 type ClaimKind = "plain" | "noted" | "whole";
 
-/** What decides about the claim as a whole. Each row carries all of it as one number, since nine columns took longer to write and to read. */
+/** The conditions that decide about the whole claim. Each row has them as one bit mask: nine columns took longer to write and to read. */
 const flags = [
   "spec.repeated IS NOT NULL",
   "spec.stale",
@@ -112,8 +115,9 @@ const flags = [
 ] as const;
 
 /**
- * The units to claim. It locks the rows of both tables: one of `waiting` that was deleted or replaced meanwhile is passed over at once.
- * With the units alone locked, a claim behind another looked at the newest version of each that the other had claimed, 0.2 ms a unit.
+ * The units to claim. Locks the rows of both tables: a row of `waiting` that was deleted or replaced meanwhile is skipped at
+ * once. With only the units locked, a claim that followed another one read the newest version of each unit that the other had
+ * claimed, at 0.2 ms a unit.
  */
 const candidates = `
       FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")}
@@ -127,7 +131,7 @@ const isExhausted = "u.tries >= nullif(coalesce(u.max_tries, $4::bigint), 0)";
 const beginsAndWaits = `greatest($3::bigint, u.since, u.attempt_end, (SELECT freed FROM spec)) AS begins,
         greatest(coalesce(u.since, u.created), u.not_before, u.attempt_end) AS waits`;
 
-/** Who of the callers gets a unit follows from its turn among the picked, and from where each caller's places begin. */
+/** Assigns each unit to a caller, by its turn among the picked units: $7 has the first turn of each caller. */
 const givenFrom = (source: string): string => `  ), given AS MATERIALIZED (
     SELECT *, width_bucket(turn, $7::bigint[]) AS caller FROM (SELECT *, row_number() OVER () AS turn FROM ${source} AS p) AS p`;
 
@@ -155,8 +159,8 @@ ${givenFrom("picked")}`,
 };
 
 /**
- * Units are written where they were found, without a look before it. The statement fails where a unit was tried before or has no try
- * left, and where another transaction touched one at the same moment, so that its row or that of `waiting` is not where it was.
+ * The optimistic variant: updates units by ctid, without checking them first. The statement fails if a unit was tried before, has no
+ * try left, or was changed concurrently, so that its row or its row of `waiting` has another ctid.
  */
 const surely = {
   given: `${givenFrom(`(
@@ -171,16 +175,16 @@ const surely = {
   sure: `, (SELECT ${failUnless("picked = (SELECT count(*) FROM gone) AND picked <= $2::bigint AND NOT odd", "picked")} FROM fit)`,
 };
 
-/** `escape` leaves ASCII as it is; where that makes the text longer, hexadecimal. `unescape` reads both. */
+/** Encodes with `escape`, which leaves ASCII as it is, or in hexadecimal if that is shorter. `unescape` reads both. */
 const bytesText = (column: string): string =>
   `CASE WHEN octet_length(escaped.${column}) <= 2 * length(d.${column}) THEN escaped.${column} ELSE '\\x' || encode(d.${column}, 'hex') END`;
 
 /**
- * The claim. What is noted of the units is in the order of turns, as nothing promises that a join keeps it.
+ * The claim. Lists of units are sorted by turn, since a join does not guarantee an order.
  *
- * $1 spec, $2 limit of all callers, $3 now, $4 max retries, $5 workers, $6 lengths of their leases, $7 where the places of each caller
- * begin, $8 whether the spec's row is locked, $9 namespace, $10 and $11 where to begin, $12 and $13 what was seen, $14 ids for their
- * lists of what runs; $15 request ids, $16 how long a new worker is active.
+ * $1 spec, $2 limit of all callers, $3 now, $4 max retries, $5 workers, $6 lengths of their leases, $7 the first turn of each
+ * caller, $8 whether the spec's row is locked, $9 namespace, $10 and $11 the place and key to begin at, $12 and $13 what an
+ * earlier look saw, $14 ids for the lease rows of the callers, $15 request ids, $16 how long a new worker is active.
  */
 const claimStatement = (kind: ClaimKind, { given, from, columns, gone, sure } = surely): string => `
   WITH spec AS MATERIALIZED (
@@ -236,9 +240,9 @@ ${kind === "whole" ? supersededAndKnown : ""}${dealtTo}${kind === "plain" ? "" :
   FROM claimed c WHERE length(c.data) > ${longestShort}`;
 
 /**
- * The whole claim; one for units that were never tried and workers that are known, with request ids; and one without. Each table
- * that a statement writes costs it the opening of all the table's indexes, needed or not, and of a claim of one unit that was
- * the larger part.
+ * The complete claim; one for units that were never tried and workers that exist, with request ids; and the same without request
+ * ids. A statement opens all indexes of every table that it may write, needed or not, and that was the larger part of the cost of
+ * a claim of one unit.
  */
 export const claimSql = claimStatement("whole", carefully);
 export const notedClaimSql = claimStatement("noted");
@@ -251,10 +255,10 @@ const statements: Readonly<Record<ClaimKind, string>> = {
 };
 
 /**
- * What a look found that makes the next one unnecessary: only this one work spec has anything, so there is nothing to choose.
- * It holds as long as nothing became available in the namespace, nothing is past its time, no spec generates its own, this
- * one's metadata is the same, and so are the specs (else what one that was deleted had and what a new one has might add up to
- * the same number); the claim checks all that.
+ * The result of a look that makes the next one unnecessary: only one work spec has available units, so there is nothing to
+ * choose. It is valid as long as no unit became available in the namespace, nothing is overdue, no spec generates its own units,
+ * the metadata of this spec is the same, and so are the specs (otherwise the counts of a deleted spec and of a new one might add
+ * up to the same number). The claim checks all that.
  */
 export interface Seen {
   spec: number;
@@ -264,55 +268,55 @@ export interface Seen {
   specs: string;
 }
 
-/** What a daemon remembers of earlier claims; right or wrong, the statements check. */
+/** What a daemon remembers of earlier claims. These are hints: the statements check them. */
 export interface ClaimHints {
   floors: Floors;
   /** Specs with `max_running`, or continuous: their claims take a lock at once. */
   limited: Set<number>;
-  /** Specs with rates or rules for partitions: the rules of core decide at once. */
+  /** Specs with flow rules, such as rates or rules for partitions: their claims go straight to the rules of core. */
   flow: Set<number>;
-  /** Specs that have units which were tried before. */
+  /** Specs with units that were tried before: their claims use the complete statement. */
   tried: Caution<number>;
-  /** Workers that were there a moment ago. */
+  /** When each worker was last known to exist. */
   workers: Map<string, number>;
 }
 
-/** So long a worker is taken to be known. */
+/** How long a worker is assumed to exist. */
 const knownMs = 60_000;
 
 export interface Claimed {
   attempts: AttemptRow[];
   more: boolean;
-  /** What was seen does not hold any more; nothing was claimed. */
+  /** The earlier look is outdated; nothing was claimed. */
   stale?: boolean;
 }
 
-/** What claims are made with. */
+/** The context of a claim. */
 export interface Claiming {
   db: Database;
   ns: string;
   hints: ClaimHints;
   allocate: Allocate;
-  /** How long a worker is active that is made by its first claim. */
+  /** How long a worker that its first claim creates is active. */
   workerLifetimeMs: number;
   fastPaths: boolean;
-  /** The caller's own transaction. */
+  /** Whether the claim runs in the caller's own transaction. */
   borrowed: boolean;
-  /** The earlier look that the claims were chosen from; null after a look of their own. */
+  /** The earlier look that the claims are based on; null after a fresh look. */
   seen: Seen | null;
   now: number;
 }
 
 /**
- * Claims of one work spec, by any number of callers: in one statement, or in a transaction that holds the spec's row where
- * `max_running` or `continuous` need it. They agree in `maxRetries`, and in whether they have request ids. Answers each
- * in its place; when there is not enough for all, those who stand first are served.
+ * Claims units of one work spec for any number of callers: in one statement, or in a transaction that locks the spec's row if
+ * `max_running` or `continuous` require it. All claims have the same `maxRetries`, and all or none of them have request ids.
+ * Answers are in the order of the claims; if there are not enough units for all, the first claims are served.
  */
 export async function claimUnits(claiming: Claiming, claims: readonly Claim[]): Promise<Claimed[]> {
   try {
     return await tryClaim(claiming, claims);
   } catch (error) {
-    // what it had locked is free again, and others may have passed it by
+    // the units that it had locked are free again, and other claims may have skipped them
     for (const { workSpec } of claims) claiming.hints.floors.reset(workSpec.id);
     throw error;
   }
@@ -325,7 +329,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
   const { workSpec, maxRetries, requestId } = first;
   const { id } = workSpec;
   const { floors, limited, flow, tried, workers } = hints;
-  // by the spec's id: that of a namespace which was deleted and made again is another
+  // by the spec's id: a namespace that is deleted and created again has other specs
   const who = claims.map(({ worker }) => `${id} ${worker}`);
   const repeat = { repeatable: requestId !== null };
   const starts: number[] = [];
@@ -339,7 +343,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     int8s(claims.map(({ lifetimeMs }) => lifetimeMs)),
     int8s(starts),
   ];
-  // each claim has a list for what it is given; an id that is not used is of no concern
+  // an id for the lease row of each claim; ids that are not used do no harm
   const leases = int8s(await allocate(claims.length, db));
   const requests = byteas(claims.map((one) => (one.requestId === null ? null : textKey(one.requestId))));
   const values = (kind: ClaimKind, locked: boolean, at: Place): unknown[] => [
@@ -372,14 +376,14 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     return holding(async (tx) => {
       const rows = await tx.rows(sql, values(kind, true, at));
       const read = readClaim(rows, claims, places, tx.noted, now);
-      // an exhausted unit, or none for a spec that may make its own: decided here, while the row is held
+      // an exhausted unit, or no unit in a spec that may generate one: decided here, while the spec's row is locked
       return read === "exhausted" || read === "generate" ? { claimed: await byRule(tx) } : read;
     });
   };
   for (let tries = 0; ; tries++) {
     const { at, raise } = floors.begin(id);
     const isKnown = who.every((one) => (workers.get(one) ?? -Infinity) > now - knownMs);
-    // where a statement fails, the caller's own transaction would fail with it
+    // optimistic statements may fail, and would abort the caller's own transaction
     const isWhole = tried.isNeeded(id) || !isKnown || claiming.borrowed;
     let kind: ClaimKind = isWhole ? "whole" : requestId === null ? "plain" : "noted";
     const answer = await send(kind, at).catch((error: unknown) => {
@@ -396,13 +400,13 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
         for (const one of who) workers.set(one, now);
       }
       const nothing = claimed.every(({ attempts, more }) => attempts.length === 0 && !more);
-      // nothing from here on: but there may be something before it that another claim had locked and gave back
+      // no unit from this place on: but there may be units before it that another claim had locked and released
       if (nothing && at !== start && floors.mayRestart(id)) continue;
       return claimed;
     }
     if (answer === "repeated") return repeated(claiming, claims);
     if (answer === "stale") return claims.map(() => ({ ...nothing(), stale: true }));
-    // others may lock what is past its time, and then it is not ours to wait for
+    // another transaction may hold the overdue units: do not wait for it
     if (tries > 5) return claims.map(nothing);
     if (answer === "past") {
       await catchUp(db, id, now, 2000, { fast: true, allocate });
@@ -416,7 +420,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
 
 const nothing = (): Claimed => ({ attempts: [], more: false });
 
-/** Somebody asks again: who asked before is given what they were given, the others go by themselves. */
+/** A repeated request id gets the attempts of the first call. Other requests claim as usual. */
 async function repeated(claiming: Claiming, claims: readonly Claim[]): Promise<Claimed[]> {
   const { db, ns, now } = claiming;
   const answers: Claimed[] = [];
@@ -485,7 +489,7 @@ function readClaim(
     count += attempts.length;
     claimed[caller]!.attempts = attempts;
     if (last === null || caller > last.caller) {
-      // of a long name: a place that is not after its own
+      // for a long name: a place at or before its own
       const key = keyPrefix(nameToBytes(attempts.at(-1)!.workUnit));
       last = { caller, at: { place: row[10], key } };
     }
@@ -495,8 +499,8 @@ function readClaim(
 }
 
 /**
- * What a caller was given: flags, caller, units, numbers, starts, how long each waited, names and their lengths, data and its lengths, and the
- * last place. Starts and waits are one where all are the same. Rows without numbers have the data of one unit.
+ * The answer for one caller. `starts` and `waits` have one element if all are equal; `names` and `data` are concatenated, with
+ * their lengths; `place` is the last place. A row without numbers has the long data of one unit.
  */
 type DealtRow = readonly [
   flags: number,
@@ -556,7 +560,10 @@ function readDealt(
   return attempts;
 }
 
-/** What those that ask again were given, by their place. Read when the spec's row is locked: what another daemon gave them is seen. */
+/**
+ * The attempts that repeated requests were given, by position. Read under the lock of the spec's row, so that the claims of other
+ * daemons are visible.
+ */
 async function claimedBefore(
   tx: Transaction,
   { namespaceId }: Spec,
@@ -571,7 +578,7 @@ async function claimedBefore(
   return readRepeated((row?.[0] ?? null) as string | null);
 }
 
-/** Claims of one spec as the rules say it, one after the other, unit by unit. Locks the spec's row. */
+/** Claims of one spec by the rules of core, one after the other, unit by unit. Locks the spec's row. */
 async function claimTogether(
   tx: Transaction,
   ns: string,
@@ -594,7 +601,7 @@ async function claimTogether(
   const answers = await apply(set, claimAll(set, spec, claims, before));
   for (const [i, keys] of before)
     answers[i] = { attempts: await readAttempts(tx, ns, keys, now, true), more: false };
-  // one that was given nothing is known all the same
+  // workers that were given nothing are registered, too
   const idle = claims.filter((_, i) => !before.has(i) && answers[i]?.attempts.length === 0);
   if (idle.length > 0)
     await registerWorkers(tx, spec.namespaceId, [...new Set(idle.map(({ worker }) => worker))], now);
@@ -621,7 +628,7 @@ function* claimAll(
   return answers;
 }
 
-/** Whether all lanes of a spec are held, with the notes that there are. */
+/** Whether all lanes of a spec are held, after folding its notes. Null if one is open. */
 export async function heldLanes(tx: Transaction, id: number, now: number): Promise<Held | null> {
   const [row] = await tx.rows(
     `SELECT ${specColumns} FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead FOR UPDATE OF s`,

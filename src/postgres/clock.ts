@@ -1,19 +1,19 @@
 /**
- * The database's clock, so that every daemon judges leases and delays by the same one. Its distance from this machine's
- * steady clock is measured by asking, and measured again now and then; the answer with the shortest round trip counts.
+ * The database's clock, so that every daemon judges leases and delays by the same one. Its offset from this machine's monotonic
+ * clock is measured by queries, and measured again from time to time; the sample with the shortest round trip counts.
  */
 import { systemClock, type Clock } from "../core/index.ts";
 import type { Session } from "./connection.ts";
 
 export interface DatabaseClock extends Clock {
-  /** Measures again. */
+  /** Measures the offset again. */
   sync(): Promise<void>;
 }
 
 const measureSql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::double precision WHERE $1";
 
 export async function databaseClock(session: Session, samples = 5): Promise<DatabaseClock> {
-  // performance.now() does not jump when somebody sets this machine's clock
+  // performance.now() does not jump when this machine's clock is set
   let offset = 0;
   let latest = 0;
   const sync = async (): Promise<void> => {
@@ -30,7 +30,7 @@ export async function databaseClock(session: Session, samples = 5): Promise<Data
   await sync();
   const machine = systemClock();
   const now = (): number => {
-    // never back: a correction makes it stand still
+    // the clock never goes back: a backward correction makes it stand still
     latest = Math.max(latest, Math.floor(performance.now() + offset));
     return latest;
   };

@@ -1,10 +1,10 @@
 /**
- * Talking to the server: a bounded pool, short transactions, and honesty about failure.
+ * Access to the server: a bounded pool, short transactions, and exact reports of failures.
  *
- * What the server refuses has not happened, and is tried again where trying again may help (serialization failures,
- * deadlocks, a name that somebody else was quicker to take). A connection that breaks leaves two cases: before the commit
- * was sent nothing has happened, and the transaction is tried again on another connection; after it the outcome is not
- * known, and that is what the caller is told, unless carrying out the request twice is the same as once.
+ * A statement that the server refuses has had no effect. It is retried where that may help: after serialization failures,
+ * deadlocks, and unique violations by a concurrent insert. If a connection breaks before the commit was sent, nothing has
+ * happened, and the transaction is retried on another connection. If it breaks after that, the outcome is unknown: an idempotent
+ * request is retried, any other fails with `unknown_outcome`.
  */
 import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
@@ -25,13 +25,13 @@ export interface Session {
 
 /** A connection in a transaction. */
 export interface Transaction extends Session {
-  /** For the history: counts once the transaction has been committed. */
+  /** Events for the history: they count once the transaction has been committed. */
   readonly noted: Notes;
   /** Sends rows in binary form to `COPY … FROM STDIN`. */
   copy(sql: string, rows: Buffer): Promise<void>;
 }
 
-/** What is used of a `pg` client: the caller's own may be one made by any version of the package. */
+/** The part of a `pg` client that is used. The caller's own client may come from any version of the package. */
 export interface Client {
   query(config: {
     text: string;
@@ -46,7 +46,7 @@ export interface PooledClient extends Client {
   release(destroy?: boolean | Error): void;
   on(event: "error", listener: () => void): unknown;
   removeListener(event: "error", listener: () => void): unknown;
-  /** The server's process, and how to end the connection at once: known of connections that a pool made. */
+  /** The server process, and how to close the connection at once: known for connections that a pool made. */
   processID?: number;
   end?(): Promise<void>;
 }
@@ -67,30 +67,30 @@ export interface Counters {
 export interface DatabaseOptions {
   schema: string;
   pool: Pool;
-  /** Named statements are planned once per connection. Off where a pooler gives every transaction another one. */
+  /** Named statements are planned once per connection. Off behind a pooler that gives every transaction another connection. */
   prepare: boolean;
-  /** Settings for every transaction, where they cannot be given to the whole session. */
+  /** Settings for every transaction, if they cannot be set for the whole session. */
   local: readonly string[];
-  /** How long to go on trying while the server cannot be reached. */
+  /** How long to retry while the server cannot be reached. */
   patienceMs: number;
-  /** How long to wait for locks in all. A statement gives up after `lockSliceMs`, and is tried again. */
+  /** How long to wait for locks in total. Each try of a statement gives up after `lockSliceMs`. */
   lockTimeoutMs: number;
-  /** Whether the time that a statement is given must be the time at which it is carried out: see `WaitedError`. */
+  /** Whether the time that a statement is given must be the time at which it runs: one that had to wait fails with `WaitedError`. */
   timely?: boolean;
   random: () => number;
 }
 
 interface Repeat {
-  /** Carrying it out twice is the same as once: an unknown outcome is cleared up by doing it again. */
+  /** The request is idempotent: after an unknown outcome it is sent again. */
   repeatable?: boolean;
-  /** Whether a name that somebody else has taken is worth another try; yes where it is looked for first. */
+  /** Whether to retry after a unique violation: yes by default, for work that looks for the name first. */
   conflicts?: boolean;
 }
 
 /**
- * Plans that do not depend on statistics. On the claim path there is one right plan, an index scan in claim order, and the
- * planner leaves it when it believes a table empty or a status rare. These make every other plan look dear. JIT would
- * compile every such "dear" statement.
+ * Settings for plans that do not depend on statistics. The claim path has one right plan, an index scan in claim order, and the
+ * planner abandons it when it believes a table empty or a status rare. These settings make every other plan look expensive. JIT
+ * would compile every statement that looks expensive.
  */
 export const planSettings = [
   "enable_seqscan=off",
@@ -102,10 +102,10 @@ export const planSettings = [
 ] as const;
 
 /**
- * Rows of a table by the ids of other rows, in a way that leaves the planner no other: looked up one by one. Written as an
- * equation it may also be turned around, and when a statement is planned while the table is nearly empty, it is: then every
- * call walks through the whole index, on that connection, until statistics are gathered. Conditions that the index of a
- * status implies must not stand beside it, for the same reason.
+ * A condition that finds rows by the ids of other rows, one by one, and leaves the planner no other way. The planner can reverse
+ * a plain equality join, and does so if it plans a statement while the table is nearly empty: every call on that connection then
+ * scans the whole index, until statistics are gathered. For the same reason, do not combine it with conditions that the index of
+ * a status implies.
  */
 export const isRow = (id: string, of: string): string => `${id} = ANY (ARRAY[${of}])`;
 
@@ -113,12 +113,12 @@ export const isRow = (id: string, of: string): string => `${id} = ANY (ARRAY[${o
 export const oneOrAll = (column: string): string =>
   `CASE WHEN min(${column}) = max(${column}) THEN ARRAY[min(${column})] ELSE array_agg(${column}) END`;
 
-/** So long a statement waits for a lock at a time: its time is at most this much too early. */
+/** How long one try of a statement waits for a lock: the time that it was given is at most this much too early. */
 export const lockSliceMs = 250;
 
 export class Database implements Session {
   readonly counters: Counters;
-  /** For the history: what happened through this database. */
+  /** Events for the history. */
   readonly happened: Happened;
   readonly #options: DatabaseOptions;
   readonly #texts = new Map<string, { text: string; name: string }>();
@@ -136,7 +136,7 @@ export class Database implements Session {
     this.happened = happened;
     const local = options.local.map((setting) => `SET LOCAL ${setting};`).join("");
     this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED;${local}`;
-    // where settings are per transaction, every statement needs one
+    // with settings per transaction, every statement needs a transaction
     this.#single = local === "";
   }
 
@@ -152,7 +152,7 @@ export class Database implements Session {
     this.#closed = true;
   }
 
-  /** A statement that changes nothing: tried again on another connection when one breaks. */
+  /** A read-only statement: retried on another connection when one breaks. */
   async rows(sql: string, values: readonly unknown[]): Promise<Row[]> {
     return this.write(sql, values, { repeatable: true });
   }
@@ -180,7 +180,7 @@ export class Database implements Session {
       try {
         answer = await work(tx);
       } catch (error) {
-        // a connection that cannot roll back is thrown away, and the server rolls back
+        // a connection that cannot roll back is discarded, and the server rolls back
         if (!isBroken(error)) await this.#command(client, "ROLLBACK");
         throw error;
       }
@@ -191,7 +191,7 @@ export class Database implements Session {
     });
   }
 
-  /** A transaction's way to one connection. */
+  /** The statements of a transaction on one connection. */
   protected bound(client: Client, noted: Notes): Transaction {
     return {
       noted,
@@ -199,9 +199,9 @@ export class Database implements Session {
       copy: async (sql, rows) => {
         this.counters.statements++;
         const stream = copyFrom(forSchema(sql, this.schema));
-        // a client takes anything that knows how to submit itself; the interface here names only what else is used
+        // `query` of a client also takes a COPY stream; the interface `Client` does not declare that
         (client as unknown as { query(copy: typeof stream): void }).query(stream);
-        // a connection that breaks may tell the stream twice, the second time when nobody waits for it any more
+        // a broken connection may report its error to the stream twice, the second time when nothing listens any more
         stream.on("error", unheard);
         const done = finished(stream);
         stream.end(rows);
@@ -236,7 +236,7 @@ export class Database implements Session {
     return found;
   }
 
-  /** Two that waited for each other gave up at the same moment: not both come back at the same moment. */
+  /** Waits a random time, so that two transactions that gave up waiting for each other do not come back at the same moment. */
   #yieldTo(): Promise<void> {
     return delay(this.#options.random() * 20);
   }
@@ -253,7 +253,7 @@ export class Database implements Session {
     const { patienceMs, lockTimeoutMs, timely = false } = this.#options;
     const began = performance.now();
     const deadline = began + patienceMs;
-    /** The connection of a statement that waits on for a lock: it keeps its place among those who want one. */
+    /** The connection of a statement that goes on waiting for a lock. It is kept, so that the statement need not queue for one again. */
     let held: PooledClient | null = null;
     for (let tries = 0; ; tries++) {
       if (this.#closed && held === null) throw new CoordinateError("closed");
@@ -309,7 +309,7 @@ export class Database implements Session {
   }
 }
 
-/** Statements on the caller's own connection, in the caller's own transaction: nothing is begun, ended or tried again here. */
+/** Statements on the caller's own connection, in the caller's own transaction: it begins, commits and retries nothing itself. */
 export class BorrowedDatabase extends Database {
   readonly #client: Client;
 
@@ -335,7 +335,7 @@ export class BorrowedDatabase extends Database {
     try {
       const answer = await work(tx);
       await client.query({ text: "RELEASE SAVEPOINT coordinate" });
-      // whether the caller commits is not known here: it nearly always does
+      // it is not known here whether the caller commits; it nearly always does
       noted.committed();
       return answer;
     } catch (error) {
@@ -345,7 +345,7 @@ export class BorrowedDatabase extends Database {
   }
 }
 
-/** A connection that breaks tells twice: by what it was asked, and by an event that ends the process when nobody hears it. */
+/** A broken connection reports twice: its query rejects, and it emits an `error` event, which ends the process without a listener. */
 const unheard = (): void => undefined;
 
 const types = rowTypes;
@@ -362,11 +362,11 @@ const codeOf = (error: unknown): string => {
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** An answer of the server, as opposed to a connection that gave none. */
+/** Whether the error is an answer of the server, and not a connection that gave no answer. */
 const isAnswer = (error: unknown): boolean =>
   /^[0-9A-Z]{5}$/.test(codeOf(error)) && !codeOf(error).startsWith("E");
 
-/** The connection is of no use any more, and whatever was under way on it may or may not have happened. */
+/** The connection is unusable, and the statement in progress may or may not have happened. */
 export function isBroken(error: unknown): boolean {
   if (error instanceof CoordinateError) return false;
   const code = codeOf(error);
@@ -378,7 +378,7 @@ export function isBroken(error: unknown): boolean {
 const isConnectionError = (error: unknown): boolean =>
   codeOf(error) !== "" || /connection|timeout|socket|terminated|not queryable/i.test(messageOf(error));
 
-/** The server ended the session because the transaction stood still, and says so: nothing of it has happened. */
+/** The server ended the session because the transaction was idle for too long: nothing of it has happened. */
 const isRolledBack = (error: unknown): boolean => codeOf(error) === "25P03";
 
 const isExhausted = (error: unknown): boolean =>
@@ -386,16 +386,16 @@ const isExhausted = (error: unknown): boolean =>
 
 const mustDiscard = (error: unknown): boolean => isBroken(error);
 
-/** Conflicts with others that are gone when tried again: also a name or a row that somebody else was quicker to make. */
+/** Conflicts that a retry resolves, including a row that a concurrent transaction inserted first. */
 const isRetryable = (error: unknown): boolean => /^(40001|40P01|23505)$/.test(codeOf(error));
 
-/** Another transaction holds what this one waited for. */
+/** The lock timeout: another transaction holds the lock. */
 const isLocked = (error: unknown): boolean => codeOf(error) === "55P03";
 
-/** What the server's log shows of a statement that undid itself: the text is no number. */
+/** The server logs this text when an optimistic statement undoes itself by casting it to a number. */
 const notPlain = "coordinate: not a plain case, done again with care. Rows: ";
 
-/** An expression that fails, and so undoes the statement, unless the condition holds. With a constant text the planner would fail. */
+/** An expression that fails, which undoes the statement, unless the condition holds. A constant text would fail in the planner. */
 export const failUnless = (condition: string, rows: string): string =>
   `CASE WHEN ${condition} THEN 1 ELSE ('${notPlain}' || ${rows})::int END`;
 

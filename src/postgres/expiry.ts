@@ -1,6 +1,6 @@
 /**
- * Expired leases, elapsed delays and schedules take effect by rule. Rows are updated when a verb meets them; whether there are any is
- * one probe of small indexes, part of the statement that looks for the work spec.
+ * Expired leases, elapsed delays and schedules take effect by rule. Rows are updated when an operation meets them. Whether there
+ * are any is one probe of small indexes, part of the statement that looks up the work spec.
  */
 import {
   byExpiration,
@@ -22,18 +22,18 @@ import { readSpec, specColumns, type Spec } from "./units.ts";
 import { int8s } from "./values.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
-/** Whether rows are moved many to a statement, and where the ids of units come from that a schedule makes. */
+/** `fast`: update many rows per statement, not by the rules of core. `allocate`: gives ids to the units that a schedule makes. */
 export interface Ways {
   fast: boolean;
   allocate: Allocate;
 }
 
-/** Rows moved in one statement: few enough that nobody waits long for them. */
+/** Rows updated in one statement: few enough that other transactions do not wait long for them. */
 const slice = 2000;
 
 /**
- * Whether anything in a spec is past its time, a run of its schedule included, or anywhere something that reaches other specs. `spec`
- * is the alias of its row.
+ * Whether a spec has overdue work (expired leases, elapsed delays, a run of its schedule), or any spec has overdue work that
+ * affects other specs. `spec` is the alias of the spec's row.
  */
 export const isPast = (spec: string, now: string): string => `(
   ${mayLapse(`${spec}.id`, now)}
@@ -51,18 +51,18 @@ const hasNeedyPast = (now: string): string =>
   `EXISTS (SELECT 1 FROM @lease l WHERE l.needy AND l.expiration <= ${now})`;
 
 /**
- * Whether anywhere a timer, or a lease of a unit with dependencies, is past its time. Units of other specs may fail by that, and are
- * dated by what failed them: so it comes before any other change.
+ * Whether any spec has an elapsed timer, or an expired lease of a unit with dependencies. Units of other specs may fail as a
+ * consequence, dated back to its cause: so this comes before any other change.
  */
 export const isPastAcross = (now: string): string => `(${hasTimerPast(now)} OR ${hasNeedyPast(now)})`;
 
-/** A work spec, and the digest of its metadata; null when something in it was past its time. */
+/** A work spec, and the digest of its metadata; the digest is null if the spec had overdue work. */
 export interface LookedUp {
   readonly spec: Spec;
   readonly seen: string | null;
 }
 
-/** The work spec, with nothing in it past its time. Throws when it is not there. */
+/** Finds the work spec, and catches up on its overdue work. Throws if the spec does not exist. */
 export async function lookUp(
   db: Database,
   ns: string,
@@ -83,7 +83,7 @@ export async function lookUp(
   return { spec, seen: isLate ? null : (row[2] as string) };
 }
 
-// a delayed unit depends on nothing that is not met: it would be blocked
+// a delayed unit has no unmet dependencies: it would be blocked
 export const moveSql = `
   WITH lapsed AS MATERIALIZED (
     SELECT u.id, u.needs FROM @unit u WHERE ${isLapsed("$1", "$2::bigint")}
@@ -123,7 +123,7 @@ export const moveSql = `
   )
   SELECT available + delayed, due, needy, (SELECT ${hasRunDue("s", "$2::bigint")} FROM @spec s WHERE s.id = $1) FROM moved`;
 
-/** Moves what is past its time in one work spec. Another daemon that does the same is not waited for. */
+/** Catches up on the overdue work of one work spec. Skips units that another daemon has locked to do the same. */
 export async function catchUp(
   db: Database,
   spec: number,
@@ -145,13 +145,13 @@ export async function catchUp(
   }
 }
 
-/** Units that a verb is about, by their ids. */
+/** The units that an operation concerns, by id. */
 interface Concerned {
   ns: string;
   units: readonly number[];
 }
 
-/** Moves what `isPastAcross` finds, in all specs. A verb about units moves nothing when none of them is there. */
+/** Catches up on what `isPastAcross` finds, in all specs. With `concerned`, does nothing if none of these units exists. */
 export async function moveAcross(
   db: Database,
   now: number,
@@ -189,7 +189,7 @@ export async function moveAcross(
       if (count < max) return moved;
     }
   };
-  // timers first: what then waits has not come to no use, however it is moved
+  // timers first: a unit that still waits after this has not reached its expiry
   const due = past?.[0] === true ? await move(timersSql, (set, ids) => ringTimers(set, set.units(ids))) : 0;
   if (past?.[1] !== true) return { expired: 0, due };
   const expired = await move(needySql, (set, ids) => expireUnits(set, set.units(ids).sort(byExpiration)));
@@ -197,7 +197,7 @@ export async function moveAcross(
   return { expired, due };
 }
 
-// nothing is heard of units of a deleted spec that are not purged yet: their timers are silenced
+// units of a deleted spec that are not purged yet have no more effects: their timers are cleared
 const timersSql = `
   WITH rung AS MATERIALIZED (
     SELECT u.id, u.timer, s.dead FROM @unit u JOIN @spec s ON s.id = u.spec
@@ -211,7 +211,7 @@ const needySql = `
     AND u.needs AND u.attempt_status = 0 AND u.attempt_expiration <= $1::bigint
   ORDER BY u.attempt_expiration, u.id LIMIT $2`;
 
-/** Makes the units of a schedule while its spec is locked: one daemon makes them, and the others find them made. */
+/** Makes the units of a schedule under the lock of its spec's row: one daemon makes them, and the others find them made. */
 function makeDueRuns(db: Database, id: number, now: number, allocate: Allocate): Promise<number> {
   return db.transaction(
     async (tx) => {

@@ -1,4 +1,4 @@
-/** Queues and labels of units, as arrays for statements: lists of different lengths are not one array of PostgreSQL's. */
+/** Queues and labels of units as flat arrays for statements: a PostgreSQL array cannot hold lists of different lengths. */
 import { createHash } from "node:crypto";
 import { nameToBytes, ownTryLimit, type UnitRetry } from "../core/index.ts";
 import { byteas, int2s, int4s, int8s, texts } from "./values.ts";
@@ -18,7 +18,7 @@ export function extraArrays(
   };
 }
 
-/** The three arrays, from this parameter on, as rows of id, queues and labels. */
+/** Turns the three arrays, from this parameter on, into rows of id, queues and labels. */
 export const extrasFrom = (parameter: number): string => `
   SELECT x.id, array_agg(x.value ORDER BY x.at) FILTER (WHERE x.kind = 0) AS queues,
     array_agg(x.value ORDER BY x.at) FILTER (WHERE x.kind = 1) AS labels
@@ -26,7 +26,7 @@ export const extrasFrom = (parameter: number): string => `
     WITH ORDINALITY AS x (id, kind, value, at)
   GROUP BY x.id`;
 
-/** What units say of their tries: the arrays of id, what was said as JSON, and the limit that follows. */
+/** The retry settings of units as arrays: id, settings as JSON, and the try limit that they set. */
 export function retryArrays(units: readonly { id: number; retry?: UnitRetry | null }[]): Buffer[] {
   return [
     int8s(units.map(({ id }) => id)),
@@ -35,7 +35,7 @@ export function retryArrays(units: readonly { id: number; retry?: UnitRetry | nu
   ];
 }
 
-/** A long label is shortened to its beginning and a hash: with the longest key it fits into an index entry then. */
+/** Shortens a long label to its first 32 bytes and a hash, so that it fits into an index entry with the longest key. */
 export function labelKey(label: string): Buffer {
   const bytes = nameToBytes(label);
   if (bytes.length <= 64) return bytes;

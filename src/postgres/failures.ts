@@ -1,6 +1,6 @@
 /**
- * Failure groups. A unit that fails is noted in `failed`; what has no fingerprint there yet is grouped when somebody looks, and by
- * housekeeping. Counts stand in a few rows for each group, so that transactions seldom wait for one another.
+ * Failure groups. A unit that fails gets a row in `failed`. Rows without a fingerprint are grouped when a query asks for groups,
+ * and by the sweep. The count of a group is spread over a few rows, so that transactions seldom wait for each other.
  */
 import {
   failureOf,
@@ -66,7 +66,7 @@ async function writeDeltas(tx: Session, deltas: readonly Delta[]): Promise<void>
   );
 }
 
-/** Units that have failed in this transaction. */
+/** Records units that failed in this transaction. */
 export async function noteFailed(tx: Session, units: readonly Unit[]): Promise<void> {
   await tx.rows(
     `INSERT INTO @failed (unit, spec, key) SELECT u.id, u.spec, u.key FROM @unit u WHERE u.id = ANY ($1::bigint[])
@@ -75,7 +75,7 @@ export async function noteFailed(tx: Session, units: readonly Unit[]): Promise<v
   );
 }
 
-/** Units that no longer count as failed, or are gone. */
+/** Removes units that no longer count as failed or were deleted. */
 export async function dropFailed(tx: Session, units: readonly Unit[]): Promise<void> {
   const rows = await tx.rows(
     `WITH gone AS (DELETE FROM @failed WHERE unit = ANY ($1::bigint[]) RETURNING spec, fingerprint)
@@ -95,9 +95,9 @@ export async function dropFailed(tx: Session, units: readonly Unit[]): Promise<v
 }
 
 /**
- * Groups without a unit are gone, of one work spec or of all. Units come into a group only by `groupFailures`, which calls this
- * first: so a group that was empty starts anew. The rows are locked before they are added up for good, because another
- * transaction may be putting units into the group.
+ * Deletes groups without units, of one work spec or of all. Only `groupFailures` adds units to a group, and it calls this first,
+ * so that an empty group starts anew. The counts are added up again after the rows are locked, because another transaction may be
+ * adding units to the group.
  */
 export async function dropEmptyGroups(tx: Session, spec: number | null): Promise<void> {
   await tx.rows(
@@ -120,7 +120,7 @@ export async function dropEmptyGroups(tx: Session, spec: number | null): Promise
 const ungroupedSql = `
   SELECT f.unit FROM @failed f WHERE f.spec = $1 AND f.fingerprint IS NULL ORDER BY f.unit LIMIT $2`;
 
-/** Puts failed units of a spec into their groups, about `limit` of them; answers whether all are. */
+/** Puts about `limit` failed units of a spec into their groups. Returns whether all are grouped. */
 export async function groupFailures(db: Database, spec: number, limit: number): Promise<boolean> {
   if ((await db.rows(ungroupedSql, [spec, 1])).length === 0) return true;
   return db.transaction(

@@ -1,8 +1,8 @@
 /**
- * The plain course of add and settle in one statement that is a transaction by itself. Each does what the rules of core
- * would do, or nothing. The claim's is in `claims.ts` and that of expiry in `expiry.ts`. `PostgresParts.fastPaths` switches
- * all of them off, and the same random histories are run with and without. Nothing else in this store decides what becomes
- * of a unit.
+ * The fast paths of add and settle: one statement that is a transaction by itself. Each does what the rules of core would do, or
+ * nothing. The fast path of the claim is in `claims.ts`, and that of expiry in `expiry.ts`. `PostgresParts.fastPaths` switches
+ * all of them off, and tests run the same random histories with and without them. Everywhere else in this store the rules of core
+ * decide what happens to a unit.
  */
 import {
   actionStatus,
@@ -30,8 +30,8 @@ import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s } from
 // ---- adding
 
 /**
- * Notes the request and counts the units, where the work spec is still there. `counts` is a row of how many are available and how
- * many delayed.
+ * Records the request and counts the units, if the work spec still exists. `counts` is a row with the numbers of available and of
+ * delayed units.
  */
 const notedAndCounted = (counts: string): string => `noted AS (
     INSERT INTO @request (namespace, spec, id, time, answer)
@@ -46,9 +46,9 @@ const notedAndCounted = (counts: string): string => `noted AS (
   SELECT 1 FROM spec`;
 
 /**
- * Units that are all new and wait for nothing, in one statement. Throws a unique violation when one of them exists. Answers no row
- * when the work spec is not there any more or, where $8 says how its metadata was seen before, has other metadata now or something
- * past its time; then nothing was written.
+ * Inserts units that are all new and have no dependencies. Throws a unique violation if one of them exists. Returns no row, and
+ * writes nothing, if the work spec is gone or, where $8 is the digest of its metadata as last seen, if its metadata has changed
+ * or it has overdue work.
  */
 const insertStatement = (named: boolean): string => `
   WITH spec AS MATERIALIZED (
@@ -81,16 +81,16 @@ const insertStatement = (named: boolean): string => `
       : ""
   }${notedAndCounted("(SELECT count(*) FILTER (WHERE status = 0), count(*) FILTER (WHERE status = 1) FROM added)")}`;
 
-/** After a COPY: the rest. */
+/** After a COPY: records the request and counts the units. */
 const copiedSql = `
   WITH spec AS MATERIALIZED (SELECT id, namespace FROM @spec WHERE id = $1 AND NOT dead),
   ${notedAndCounted("(VALUES ($8::bigint, $9::bigint))")}`;
 
 export const insertSql = insertStatement(false);
-/** For units of which some have queues, labels, a partition or a limit of their own. */
+/** For units of which some have queues, labels, a partition or their own try limit. */
 export const insertNamedSql = insertStatement(true);
 
-/** From so many on, adds go by COPY: a third less work for the server, for two more round trips. */
+/** Adds of at least this many units use COPY: a third less work for the server, for two more round trips. */
 export const copyFromUnits = 500;
 
 interface NewRow {
@@ -100,8 +100,8 @@ interface NewRow {
 }
 
 /**
- * New rows in the order of their keys: two adds of the same names wait for each other at the first of them. In any other order
- * each may hold what the other waits for, and eight engines that added the same fifty names spent half a minute in deadlocks.
+ * New rows in key order: concurrent adds of the same names wait for each other at the first of them. In any other order each may
+ * hold a row that the other waits for: eight engines that added the same fifty names spent half a minute in deadlocks.
  */
 export function inKeyOrder(puts: readonly WorkUnitPut[], ids: readonly number[]): NewRow[] {
   const rows = puts.map((put, i): NewRow => ({ id: ids[i]!, put, key: nameToBytes(put.name) }));
@@ -109,7 +109,7 @@ export function inKeyOrder(puts: readonly WorkUnitPut[], ids: readonly number[])
   return sorted ? rows : rows.sort((a, b) => Buffer.compare(a.key, b.key));
 }
 
-/** The first place among those that can be claimed now, and how many those are. */
+/** The first place among the units that can be claimed now, and how many there are. */
 function firstPlace(rows: readonly NewRow[], now: number): { first: Place | null; available: number } {
   let first: Place | null = null;
   let available = 0;
@@ -122,7 +122,7 @@ function firstPlace(rows: readonly NewRow[], now: number): { first: Place | null
   return { first, available };
 }
 
-/** The same by COPY. */
+/** The same by COPY. Returns false if the work spec is gone. */
 export async function copyUnits(
   tx: Transaction,
   spec: Spec,
@@ -172,7 +172,7 @@ export async function copyUnits(
   return (await tx.rows(copiedSql, counted)).length > 0;
 }
 
-/** What both ways of adding are given first. */
+/** The first values of both add statements. */
 function addValues(
   spec: number,
   rows: readonly NewRow[],
@@ -191,7 +191,7 @@ function addValues(
   ];
 }
 
-/** `seen`: the digest of the work spec's metadata, where nobody has looked at it just now. */
+/** `seen`: the digest of the work spec's metadata as last seen; null if the spec was read just now. */
 export const insertValues = (
   spec: number,
   rows: readonly NewRow[],
@@ -214,7 +214,7 @@ export const hasExtras = ({ queues, labels, retry }: WorkUnitPut): boolean =>
 
 export const isNamed = (put: WorkUnitPut): boolean => put.partition !== undefined || hasExtras(put);
 
-/** What the statement for such units is given besides. */
+/** The additional values of `insertNamedSql`. */
 export function namedValues(spec: Spec, rows: readonly NewRow[], now: number): unknown[] {
   const named = rows
     .filter(({ put }) => hasExtras(put))
@@ -231,7 +231,7 @@ export function namedValues(spec: Spec, rows: readonly NewRow[], now: number): u
   ];
 }
 
-/** For the next claim: the lanes of the units, and the first of each that can be claimed now. */
+/** Notes for the next claim: the lanes of the units, and the first unit of each that can be claimed now. */
 function arrivalNotes(spec: Spec, rows: readonly NewRow[], now: number): LaneNotes {
   const notes = new LaneNotes();
   if (hasLanes(spec.meta))
@@ -251,7 +251,7 @@ const plainUnit = (queued: boolean): string => `u.attempts = g.number AND u.atte
 const toldColumns = `, u.attempts, u.attempt_end, u.queues, coalesce(u.long_name, u.key) AS name,
       coalesce(CASE WHEN u.attempt_own THEN u.attempt_data END, u.data) AS data`;
 
-/** In the order of the changes, which come sorted by unit. */
+/** Messages are numbered in the order that the caller gave the changes in ($12): the changes themselves come sorted by unit. */
 const toldSql = `told AS (
     INSERT INTO @message (seq, namespace, unit, at, number, status, queue, spec, name, data)
     SELECT ($11::bigint[])[row_number() OVER (ORDER BY ($12::int[])[c.at], q.at)], s.namespace, c.id, c.attempt_end,
@@ -260,7 +260,7 @@ const toldSql = `told AS (
     WHERE c.status >= 4
   ), `;
 
-/** For the next claim of a work spec whose units are handed out by partition: these lanes may go on. */
+/** Notes for the next claim of a work spec with lanes: units of these lanes have stopped running. */
 const notedSql = `noted AS (
     ${noteInsert(`(SELECT c.spec, ${noteColumns}, c.at AS number FROM changed c JOIN @spec s ON s.id = c.spec
       WHERE s.laned AND c.status <> 3 AND c.lane IS NOT NULL) AS n`)}
@@ -273,17 +273,17 @@ const happeningOf = {
   expire: "expired",
 } as const;
 
-/** Notes those that failed, for the failure groups. */
+/** Records failed units, for the failure groups. */
 const failedSql = `failed AS (
     INSERT INTO @failed (unit, spec, key) SELECT c.id, c.spec, c.key FROM changed c WHERE c.status = 5
   ), `;
 
-/** The work specs in which changes are plain, of those in a row source with a `spec` and whether any of it `chains`. */
+/** The work specs whose changes are plain. `source` is a row source with a `spec` and whether any change of it `chains`. */
 const fitFrom = (source: string, laned: boolean): string => `
     FROM ${source} f JOIN @spec s ON s.id = f.spec JOIN @namespace n ON n.id = s.namespace
     WHERE NOT s.dead AND n.name = $1 AND NOT (f.chains AND s.next_spec <> '')${laned ? "" : " AND NOT s.laned"}`;
 
-/** One row for each work spec. The statement fails unless all changes were plain. */
+/** Returns one row for each work spec. Fails unless all changes were plain. */
 const sureAnswer = (laned: boolean): string => `
   SELECT c.ats, c.expirations, c.spec, c.took FROM (
     SELECT spec, array_agg(at) AS ats, array_agg(attempt_expiration) AS expirations, array_agg(took) AS took FROM changed GROUP BY spec
@@ -295,15 +295,15 @@ const sureAnswer = (laned: boolean): string => `
 const fastActions = { finish: 0, fail: 1, retry: 2, renew: 3 } as const;
 
 /**
- * Settles what is plain: current attempts whose lease has not ended, nothing to chain, nothing that depends on them, no queue that hears of their end. When one of them
- * is not like that, none; `judge` says "apply" to all that is done here. The guards stand a second time where the rows are
- * written: what changed between look and write is left alone, and not answered.
+ * Settles the changes if all of them are plain, and otherwise none. A change is plain if it is of a current attempt whose lease
+ * has not ended, with nothing to chain, no dependents, and no queues (unless `queued`); `judge` says "apply" to all of these. The
+ * UPDATE repeats the conditions: a unit that changed between the check and the write is left alone, and gets no answer.
  *
- * `attempt_status = 0` says the same as `status = 3` without suggesting the index of leases, which the planner believes to
- * be nearly empty and then reads in full for each change; LATERAL and LIMIT keep it from joining the other way round. Units come sorted by id, and are locked in that order.
+ * `attempt_status = 0` says the same as `status = 3`. LATERAL and LIMIT keep the planner from joining the other way round. Units
+ * come sorted by id, and are locked in that order.
  *
  * $1 namespace, $2 now, $3 how many; then per change the unit, number, action, time, data, and whether it may chain; $10 the
- * second of arrivals.
+ * second that arrivals are recorded under.
  */
 const settleStatement = ({ queued, laned, fails, retries, counted, sure }: SettleKind): string => `
   WITH given AS MATERIALIZED (
@@ -358,9 +358,9 @@ const settleStatement = ({ queued, laned, fails, retries, counted, sure }: Settl
   ${sure ? sureAnswer(laned) : "SELECT at, attempt_expiration, spec, took FROM changed UNION ALL SELECT 0, 0, 0, 0 FROM across WHERE past"}`;
 
 /**
- * The same for a batch that only finishes attempts of one number, without data, which is what a busy worker settles most. Units are
- * found by their ids in one scan, and lists and counts are written once for each work spec. It fails as a `sure` one does: the check is the
- * side of the join that is always read, so that a batch of which nothing was changed fails too.
+ * The same for changes that only finish attempts of one number, without data, which is what a busy worker settles most. Units are
+ * found by their ids in one scan, and lists and counts are written once for each work spec. It fails like a `sure` statement. The
+ * check is the left side of the join, which is always read, so that it also fails if no unit was changed.
  *
  * $1 namespace, $2 now, $3 how many, $4 units, $5 the number of the attempts.
  */
@@ -390,7 +390,7 @@ export const finishSql = `
     SELECT ${failUnless("coalesce(sum(f.units), 0) = $3::bigint", "$3::bigint")} AS sure ${fitFrom("sums", false)} AND s.count_ms = 0
   ) fit LEFT JOIN lists l ON fit.sure = 1`;
 
-/** The number of the attempts, where all changes finish one and that is all; else null. */
+/** The number of the attempts, if all changes only finish attempts of one number; otherwise null. */
 function onlyFinished(changes: readonly Settle[]): number | null {
   const number = changes[0]?.number ?? 0;
   for (const change of changes)
@@ -424,13 +424,16 @@ async function finishAll(
   }));
 }
 
-/** Work spec, how many units, how long each ran, when their leases would have ended, and the units where those differ. */
+/**
+ * `took`: how long the attempts ran. `expirations`: when their leases would have ended. Both have one element if all are equal.
+ * `ids` is null if there is only one row, with one expiration.
+ */
 type FinishedRow = [spec: number, count: number, took: number[], expirations: number[], ids: number[] | null];
 
 /**
- * `queued`: for units of which some have queues; $11 numbers for their messages, $12 the order of the changes. `laned`: where units
- * are handed out by partition. `fails`, `retries`: where some fail, or are tried again. `counted`: where work specs have breakers; then
- * failures are not plain. `sure`: nothing is looked at first, and the statement fails where a change turns out not to be plain.
+ * `queued`: some units have queues; $11 numbers for their messages, $12 the order of the changes. `laned`: some work specs have
+ * lanes. `fails`, `retries`: some changes fail or retry. `counted`: some work specs have breakers; then failures are not plain.
+ * `sure`: nothing is checked first, and the statement fails if a change is not plain.
  */
 interface SettleKind {
   queued: boolean;
@@ -454,9 +457,10 @@ export function settleSql(kind: SettleKind): string {
 }
 
 /**
- * Answers each change in its place; undefined where the rules have to decide. `queues` is how many queues a unit may have:
- * so many numbers of messages are taken first. `laned`: units may be handed out by partition; `counted`: work specs may have
- * breakers; `sure`: see `SettleKind`, and `isUnsure` for its error. `pastAcross`: timers or leases may have ended whose consequences come first, see `isPastAcross`.
+ * Returns the answers in the order of the changes; undefined where the rules have to decide. `queues` is the most queues that a
+ * unit may have: that many message numbers are taken first for each unit that ends. `laned`, `counted` and `sure`: see
+ * `SettleKind`, and `isUnsure` for the error of `sure`. `pastAcross`: overdue work in other specs may have to come first, see
+ * `isPastAcross`.
  */
 export async function settlePlain(
   db: Database,
@@ -488,7 +492,7 @@ export async function settlePlain(
     if (change.action !== "renew") db.happened.note(spec, happeningOf[change.action], now, took, 1);
     answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
   };
-  // outputs are for a work spec that chains
+  // data with outputs is for a work spec that chains, where the optimistic statement would fail
   const isSure = sure && !tells && !counted && !changes.some((one) => one.data !== null && mayChain(one));
   const sql = settleSql({ queued: tells, laned, fails, retries, counted, sure: isSure });
   if (isSure) {
@@ -510,7 +514,7 @@ export async function settlePlain(
   return { answers, pastAcross: false };
 }
 
-/** The values of the plain statement; null when some change is not plain by itself. */
+/** The values of the settle statement; null if a change is not plain by itself. */
 function plainValues(ns: string, changes: readonly Settle[], now: number): unknown[] | null {
   const actions: number[] = [];
   const units = new Set<number>();
@@ -536,7 +540,10 @@ function plainValues(ns: string, changes: readonly Settle[], now: number): unkno
   ];
 }
 
-/** Whether the attempt's data may have outputs. Data that is not given was written before, and is not known here. */
+/**
+ * Whether the attempt's data may have outputs. Without data in the change, the data that was written before counts: it is not
+ * known here.
+ */
 const mayChain = ({ action, data }: Settle): boolean =>
   action === "finish" &&
   (data === null || (typeof data === "string" ? /"output"|\\u/.test(data) : hasOutputs(readOutputs(data))));

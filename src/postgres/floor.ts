@@ -1,13 +1,12 @@
 /**
- * Where a claim begins to look. Every unit that was claimed leaves a dead entry at the head of the index of what waits,
- * and until a vacuum takes them away every claim walks over all of them: half a millisecond after 60,000 units, and a
- * hundred times that while somebody holds an old snapshot. So a daemon remembers how far it has emptied the index, and
- * begins there.
+ * Where a claim begins to scan. Every claimed unit leaves a dead entry at the head of the index of waiting units, and until a
+ * vacuum removes them every claim scans all of them: half a millisecond after 60,000 units, and a hundred times that while a
+ * transaction holds an old snapshot. So a daemon remembers how far it has emptied the index, and begins there.
  *
- * That is right as long as nothing became available before that place. Whoever makes units available notes in its own row
- * of `tally` how many, and the first place among them, per second; so a look at a few counters says whether, and how far
- * back, a claim must begin. What they cannot say is covered by beginning at the start: when the notes do not reach back
- * far enough, when nothing is found, and every few seconds, for units that another claim had locked and gave back.
+ * That is right as long as no unit became available before that place. A transaction that makes units available records in the
+ * row of its server process in `tally` how many, and the first place among them, per second. So a few counters tell whether, and
+ * how far back, a claim must begin. In all other cases claims begin at the start: when these records do not reach back far
+ * enough, when nothing is found, and every few seconds, for units that another claim had locked and released.
  */
 import type { Row, Session } from "./connection.ts";
 
@@ -25,10 +24,10 @@ export const comparePlaces = (a: Place, b: Place): number =>
 const earlier = (a: Place, b: Place): Place =>
   a.place < b.place || (a.place === b.place && Buffer.compare(a.key, b.key) < 0) ? a : b;
 
-/** A priority as a place; zero has one form only. */
+/** A priority as a place. Negative zero becomes zero. */
 export const placeOf = (priority: number): number => (priority === 0 ? 0 : -priority);
 
-/** So long a place is trusted before the claim begins at the start again. */
+/** How long a place is trusted before a claim begins at the start again. */
 const trustMs = 15_000;
 
 /** A claim that finds nothing begins at the start at most this often. */
@@ -36,7 +35,7 @@ const restartMs = 500;
 
 interface Floor {
   at: Place;
-  /** Rises when the floor was lowered: a claim that began before that may not raise it. */
+  /** Rises when the floor may have been lowered: a claim that began before that must not raise it. */
   version: number;
   total: number;
   shards: Map<number, { arrivals: number; epoch: number }>;
@@ -49,8 +48,8 @@ export class Floors {
   readonly #floors = new Map<number, Floor>();
 
   /**
-   * Where to begin, given how many units ever became available. Reads the notes when there are new ones. They must be read
-   * before the claim: what comes between the two is seen by the next claim.
+   * Lowers the floor if units became available before it. `total` is how many units ever became available: the records in `tally`
+   * are read only if it has changed. Call it before the claim: units that arrive between the two are found by the next claim.
    */
   async look(session: Session, spec: number, total: number): Promise<void> {
     const known = this.#floors.get(spec);
@@ -87,7 +86,7 @@ export class Floors {
     return floor;
   }
 
-  /** Where a claim begins, and how to say how far it came. */
+  /** Where a claim begins, and a callback for how far it came. */
   begin(spec: number): { at: Place; raise: (to: Place) => void } {
     const floor = this.#floors.get(spec);
     if (floor === undefined) return { at: start, raise: () => undefined };
@@ -106,7 +105,7 @@ export class Floors {
     };
   }
 
-  /** Nothing was found: begins at the start, unless that was done a moment ago. */
+  /** After a claim that found nothing: resets the floor, unless that was done less than `restartMs` ago. Returns whether to claim again. */
   mayRestart(spec: number): boolean {
     const floor = this.#floors.get(spec);
     const time = performance.now();
@@ -116,7 +115,7 @@ export class Floors {
     return true;
   }
 
-  /** Nothing is sure any more. */
+  /** Makes the next claim begin at the start. */
   reset(spec: number): void {
     const floor = this.#floors.get(spec);
     if (floor === undefined) return;
@@ -125,7 +124,7 @@ export class Floors {
   }
 }
 
-/** The first place that may have become available since a server process's notes were last read. */
+/** The first place that may have become available since the row of a server process was last read. */
 function lowest(row: Row, seen: { arrivals: number; epoch: number } | undefined): Place {
   const [, arrivals, , place, key, beforeEpoch, beforePlace, beforeKey] = row as [
     number,
@@ -139,7 +138,7 @@ function lowest(row: Row, seen: { arrivals: number; epoch: number } | undefined)
   ];
   if (seen?.arrivals === arrivals) return { place: Infinity, key: Buffer.alloc(0) };
   const current = place === null || key === null ? start : { place, key };
-  // one second of notes is all there ever was, or all there is since they were read
+  // the latest second covers all arrivals ever, or all since the last read
   if (beforeEpoch === 0 || (seen !== undefined && seen.epoch > beforeEpoch)) return current;
   if (seen?.epoch !== beforeEpoch || beforePlace === null || beforeKey === null) return start;
   return earlier(current, { place: beforePlace, key: beforeKey });

@@ -1,4 +1,4 @@
-/** The records of the history. Each daemon writes rows of its own, many to a statement. */
+/** The records of the history. Each daemon writes its own rows, many per statement. */
 import { nameToBytes, type HistoryRow, type StoredRecord } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
 import { byteas, int4s, int8s, texts } from "./values.ts";
@@ -72,7 +72,7 @@ export async function dropOldRecords(
   return rows.length;
 }
 
-/** The records of work specs that are gone, and of their namespaces when those are. */
+/** Deletes the records of deleted work specs, and those of their namespaces if these are deleted, too. */
 export async function dropRecords(
   tx: Session,
   gone: readonly (readonly [spec: number, namespace: number])[],

@@ -1,14 +1,14 @@
 /**
- * The lanes of work specs whose units are handed out by partition.
+ * The lanes of work specs whose units are claimed by partition.
  *
- * Only claims write rows of `lane`, and they hold the work spec's row meanwhile, so that they take turns. Whoever else does something
- * that may let a lane go on (adds a unit, settles, expires one, …) leaves a row in `note`, which names the lane and the first place
- * that became available; the next claim folds the notes into the lanes. Nobody waits for a lane, and no note is lost. How many
- * units of a lane run is not stored but counted, with an index and no further than the limit: it can be seen too high for a moment,
- * while a settle is being committed, and never too low.
+ * Only claims write rows of `lane`, and they lock the work spec's row, so that they take turns. Other operations that may free a
+ * lane (add a unit, settle or expire one, …) insert a row into `note`, with the lane and the first place that became available;
+ * the next claim folds the notes into the lanes. So no operation waits for a lane, and no note is lost. The number of running
+ * units of a lane is not stored but counted, with an index: it may be too high for a moment, while a settle is being committed,
+ * and never too low.
  *
- * A lane keeps its head: the place where its available units begin. It stands in the ring (state 1) while it may be served, and
- * is passed over when it has nothing, or is held (state 0) or held until a time (state 2).
+ * A lane stores its head: the place where its available units begin. It is in the ring (state 1) while it may be served. It is
+ * skipped while it has no available units or is held (state 0), or is held until a time (state 2).
  */
 import {
   compareNames,
@@ -29,24 +29,25 @@ import { runsIn } from "./standing.ts";
 import { unitColumnCount, unitColumns, type Spec, type Unit } from "./units.ts";
 import { byteas, float8s, int2s, int8s, keyPrefix, laneKey, nameOf } from "./values.ts";
 
-/** Notes that one claim folds. */
+/** The most notes that one claim folds. */
 const notesAtOnce = 5000;
 
-/** After so long every add that began before a work spec had lanes has ended. */
+/** After this time every add that began before the work spec had lanes has ended. */
 const buildAgainMs = 60_000;
 
 /**
- * Whether a unit waits in a lane (`w`, its row in `waiting`), in the words of the index of lanes. No other index of waiting units is
- * of use then: while the planner believes the table empty they look as cheap to it, and all units that wait are read for each lane.
+ * Whether a unit is available in a lane (`w` is its row in `waiting`), worded like the index of lanes, so that no other index
+ * matches: while the planner believes the table empty, other indexes look as cheap, and it would read all waiting units for each
+ * lane.
  */
 const waits = "w.status < 1 AND w.lane IS NOT NULL";
 
-/** The ids of units that may run in a lane: those of its lists, and of lists from before units were handed out by partition. */
+/** The ids of units that may run in a lane: from the lease rows of the lane, and from those written before the work spec had lanes. */
 export const idsInLane = (spec: string, lane: string): string => `
         SELECT unnest(l.units) FROM @lease l WHERE l.spec = ${spec} AND l.lane = ${lane}
         UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = ${spec} AND l.lane IS NULL`;
 
-/** Ids of the units that have begun in a lane and have not ended, and of some that have. */
+/** Ids of the units that have begun in a lane and have not ended. May include some that have ended. */
 const begunIds = (lane: string): string => `ARRAY(
         SELECT w.unit FROM @waiting w WHERE w.spec = $1 AND w.lane = ${lane} AND w.lane IS NOT NULL AND w.begun
         UNION ALL ${idsInLane("$1", lane)})`;
@@ -60,7 +61,7 @@ export interface Note {
   first: Place | null;
 }
 
-/** One note for each lane. */
+/** Collects one note for each lane. */
 export class LaneNotes {
   readonly #notes = new Map<string, Note>();
 
@@ -89,16 +90,16 @@ export class LaneNotes {
   }
 }
 
-/** Lanes in one row of notes. */
+/** Lanes per row of `note`. */
 const notesPerRow = 50;
 
-/** Writes notes from a row source `n` with a spec, a lane, its long partition, a place and its key, or none, and a number. */
+/** Inserts notes from a row source `n` with a spec, a lane, its long partition, a place and its key (or nulls), and a row number. */
 export const noteInsert = (source: string): string => `
     INSERT INTO @note (spec, lanes, partitions, places, keys)
     SELECT n.spec, array_agg(n.lane), array_agg(n.partition), array_agg(n.place), array_agg(n.key)
     FROM ${source} GROUP BY n.spec, n.number / ${notesPerRow}`;
 
-/** From this parameter on, the arrays of `LaneNotes.values`. */
+/** The arrays of `LaneNotes.values` as a row source, from this parameter on. */
 export const notesFrom = (parameter: number): string =>
   `unnest($${parameter}::bigint[], $${parameter + 1}::bytea[], $${parameter + 2}::bytea[], $${parameter + 3}::float8[], $${parameter + 4}::bytea[])
     WITH ORDINALITY AS n (spec, lane, partition, place, key, number)`;
@@ -111,7 +112,7 @@ export async function writeNotes(tx: Session, notes: LaneNotes): Promise<void> {
 export const noteColumns = `c.lane, c.partition, CASE WHEN c.status = 0 THEN c.place END AS place,
       CASE WHEN c.status = 0 THEN c.key END AS key`;
 
-/** $1 spec, $2 now, $3 whether lanes are served alike, $4 how many. */
+/** $1 spec, $2 now, $3 whether the spec is `fair`, so that all lanes have the same rank, $4 how many. */
 const foldSteps = `gone AS (
     DELETE FROM @note WHERE ctid = ANY (ARRAY(SELECT ctid FROM @note WHERE spec = $1 LIMIT $4 / ${notesPerRow})) AND spec = $1
     RETURNING lanes, partitions, places, keys
@@ -139,8 +140,8 @@ const foldSteps = `gone AS (
   )`;
 
 /**
- * Makes the lanes that are missing, folds notes into lanes, and lets those go on that were held until now; the work spec's row is
- * locked. What is asked for besides, of other tables, is read in the same round trip: `also` has $5 and what follows for its values.
+ * Creates missing lanes, folds notes into lanes, and reopens lanes that were held until now. The caller has locked the work
+ * spec's row. `also` is a query of other tables that runs in the same round trip; its values are $5 and the following.
  */
 export async function foldNotes(
   tx: Session,
@@ -156,8 +157,8 @@ export async function foldNotes(
 // ---- building
 
 /**
- * Makes the lanes of the units that are there: at the first claim after the rules were set, and once more a minute later, for units
- * whose add had begun before. The work spec's row is locked.
+ * Creates the lanes of existing units: at the first claim after the rules were set, and once more a minute later, for units whose
+ * add had begun before. The caller has locked the work spec's row.
  */
 async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
   const at = spec.buildLanes;
@@ -200,7 +201,7 @@ async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
 
 // ---- listing
 
-/** The first lane that is `after`, among those where units wait, those where some have begun and wait again, and those where some run. */
+/** The first lane that is `after`, among lanes with available units, with units that have begun and wait again, or with running units. */
 const nextLaneSql = (after: string): string => `
   SELECT least(
     (SELECT w.lane FROM @waiting w WHERE w.spec = $1 AND ${waits} AND w.lane ${after} ORDER BY w.lane, w.at, w.key LIMIT 1),
@@ -210,7 +211,7 @@ const nextLaneSql = (after: string): string => `
     (SELECT u.lane FROM @lease l CROSS JOIN LATERAL ${runsIn("l", "u.lane")} u
        WHERE l.spec = $1 AND l.lane IS NULL AND u.lane ${after} ORDER BY u.lane LIMIT 1)) AS lane`;
 
-/** From index entry to index entry: nothing is read but what is counted. $1 spec, $2 the lane before, $3 how many. */
+/** Skips from index entry to index entry, so that only units that are counted are read. $1 spec, $2 the previous lane, $3 how many. */
 const listSql = (after: string): string => `
   WITH RECURSIVE walk AS (
     SELECT n.lane, 1 AS number FROM (${nextLaneSql(`${after} $2::bytea`)}) n WHERE n.lane IS NOT NULL
@@ -234,7 +235,7 @@ const listSql = (after: string): string => `
 
 const listStatements = { first: listSql(">="), next: listSql(">") };
 
-/** The partitions that have units which wait or have begun, in the order of lanes: that of names, but for long ones. */
+/** The partitions with units that wait or have begun, in lane order: by name, except for long partitions. */
 export async function listLanes(
   db: Database,
   spec: Spec,
@@ -266,7 +267,7 @@ export async function listLanes(
 
 // ---- sweeping
 
-/** Lanes and notes of work specs that have none any more, and lanes that are as good as new. */
+/** Deletes lanes without available units whose token bucket is full, and the notes of work specs that have no lanes any more. */
 export async function sweepLanes(tx: Session, limit: number, now: number): Promise<void> {
   await tx.rows(
     `DELETE FROM @lane WHERE ctid = ANY (ARRAY(SELECT ctid FROM @lane WHERE place IS NULL AND full_at <= $1::float8 LIMIT $2))
@@ -278,7 +279,7 @@ export async function sweepLanes(tx: Session, limit: number, now: number): Promi
 
 // ---- the lanes of one claim
 
-/** A unit that waits in a lane, as it was seen. */
+/** A unit that waits in a lane, as it was read without a lock. */
 interface Entry {
   id: number;
   at: Place;
@@ -296,19 +297,19 @@ export class PgLane implements LaneState {
   hold: Hold | null = null;
   inRing = false;
   touched = false;
-  /** Units that are locked, in claim order, before all others that waited. */
+  /** Locked units in claim order; they come before all others that waited. */
   ready: Unit[] = [];
-  /** Units that became available by this claim. */
+  /** Units that this claim made available. */
   arrivals: Unit[] = [];
-  /** Those of them that have begun, or others that have. */
+  /** Available units that have begun before, in claim order. */
   begunReady: Unit[] = [];
-  /** What waits behind them, as far as it was looked at. */
+  /** The units behind `ready`, as far as they were read. */
   entries: Entry[] = [];
-  /** Nothing waits behind the entries. */
+  /** No unit waits behind the entries. */
   seenAll = false;
   /** The first unit that another transaction has locked. */
   passed: Place | null = null;
-  /** Where to go on looking. */
+  /** Where the next read begins. */
   from: Place;
 
   constructor(key: Buffer, name: Buffer, rank: number, full: number, from: Place) {
@@ -320,13 +321,13 @@ export class PgLane implements LaneState {
     this.from = from;
   }
 
-  /** Whether it has to be looked at before it can be ranked or served. */
+  /** Whether units must be loaded before the lane can be ranked or served. */
   get isHungry(): boolean {
     dropUnavailable(this.ready);
     return this.ready.length === 0 && (this.entries.length > 0 || !this.seenAll);
   }
 
-  /** The next unit, where it is not hungry. */
+  /** The next unit, if the lane is not hungry. */
   get first(): Unit | undefined {
     dropUnavailable(this.ready);
     dropUnavailable(this.arrivals);
@@ -348,7 +349,7 @@ function dropUnavailable(units: Unit[]): void {
   while (units[0] !== undefined && units[0].status !== "available") units.shift();
 }
 
-/** Not after the place of the unit: see `keyPrefix`. */
+/** A place at or before that of the unit: see `keyPrefix`. */
 export const placeOfUnit = ({ priority, name }: Unit): Place => ({
   place: placeOf(priority),
   key: keyPrefix(nameToBytes(name)),
@@ -357,25 +358,25 @@ export const placeOfUnit = ({ priority, name }: Unit): Place => ({
 const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || compareNames(a.name, b.name);
 const byRing = (a: PgLane, b: PgLane): number => a.rank - b.rank || Buffer.compare(a.name, b.name);
 
-/** What the lanes need of the set that they belong to. */
+/** What the lanes need of their working set. */
 export interface LaneHost {
   readonly now: number;
-  /** Leases that ended until then hold no place. */
+  /** Units whose leases ended by then do not count as running. */
   readonly lapsedBy: number;
   readonly tx: Session;
   units(): Iterable<Unit>;
   unit(id: number): Unit | undefined;
-  /** Locks and reads units that are still available; what others have locked is passed over. */
+  /** Locks and reads units that are still available, and skips those that other transactions have locked. */
   lockReady(ids: readonly number[]): Promise<void>;
-  /** Takes units in that were locked and read. */
+  /** Adds units that are already locked and read. */
   keep(rows: readonly Row[]): Promise<void>;
 }
 
 const laneRow = "l.lane, l.partition, l.rank, l.full_at, l.place, l.key";
 
 /**
- * Of the lowest rank that is left, those after the cursor, and those before it. $1 spec, $2 known lanes, $3 cursor, $4 how many, $5
- * whether the turn of the cursor's own goes on, which then comes first.
+ * The lanes of the lowest rank that is left: those after the cursor, then those before it. $1 spec, $2 known lanes, $3 cursor, $4
+ * how many, $5 whether the turn of the lane at the cursor goes on; then that lane comes first.
  */
 const ringSql = `
   (SELECT ${laneRow} FROM @lane l WHERE l.spec = $1 AND l.state = 1 AND l.rank = (SELECT rank FROM first)
@@ -390,14 +391,15 @@ const firstRankSql = `first AS MATERIALIZED (
     ORDER BY l.spec, l.rank, l.partition LIMIT 1
   )`;
 
-/** Also those that have no row, or none any more: their units may run. $2 lanes, $3 their partitions. */
+/** Lanes by name, including those without a row: their units may run. $2 lanes, $3 their partitions. */
 const lanesSql = `
   SELECT g.lane, g.partition, coalesce(l.rank, 0) AS rank, coalesce(l.full_at, 0) AS full_at, l.place, l.key
   FROM unnest($2::bytea[], $3::bytea[]) AS g (lane, partition) LEFT JOIN @lane l ON l.spec = $1 AND l.lane = g.lane`;
 
 /**
- * Lanes with how many of their units have begun, how many of those run, and which wait to go on; without those that are at hand; and when the last
- * attempt of the spec ended, as the same look shows it. The values after those of the lanes: when leases must have ended, and the known units.
+ * Lanes with the number of their units that have begun, the number of those that run, and the ids of those that wait again, all
+ * without the known units; and when the last attempt of the spec ended, from the same snapshot. The values after those of the
+ * lanes: the time by which leases must have ended, and the known units.
  */
 const withBegun = (steps: string, lanes: string, value: number): string => `
   WITH ${steps === "" ? "" : `${steps}, `}lanes AS MATERIALIZED (${lanes})
@@ -415,8 +417,9 @@ const laneStatements = {
 };
 
 /**
- * The first units of each lane from a place on, each with the one behind it as it was seen: locked and read, or with nothing but id, key
- * and place where another transaction has locked it. $1 spec, $2 lanes, $3 places, $4 keys, $5 how many of each.
+ * The first units of each lane from a place on, each with the next one as it was read. They are locked and read; of a unit that
+ * another transaction has locked, only id, key and place are returned. $1 spec, $2 lanes, $3 places, $4 keys, $5 how many of
+ * each.
  */
 export const entriesSql = `
   WITH seen AS MATERIALIZED (
@@ -454,16 +457,16 @@ export class SpecLanes {
   readonly #ring: PgLane[] = [];
   #sorted = true;
   #folded: boolean;
-  /** How many lanes may be looked at before more have to be loaded; all are here when it is infinite. */
+  /** How many lanes may be visited before more have to be loaded; infinite once all are loaded. */
   #budget = 0;
-  /** No lane that is not here has a lower rank: ranks that are stored may be lower than they are by now, never higher. */
+  /** No lane that is not loaded has a lower rank: a stored rank may be lower than the current one, never higher. */
   #frontier = -Infinity;
-  /** A lane of a lower rank was served: those of the frontier that are here were next after another cursor. */
+  /** A lane of a lower rank was served and moved the cursor: the loaded lanes of the frontier were next after the old cursor. */
   #turned = false;
-  /** Units of lanes that are not here and became available by this claim. */
+  /** Units that this claim made available in lanes that are not loaded. */
   #arrived: Unit[] = [];
   readonly #hungry = new Set<PgLane>();
-  /** When the last attempt ended that was not counted. */
+  /** When the last attempt ended that is no longer counted as running. */
   freed = 0;
 
   /** `folded`: notes have been folded in this transaction. */
@@ -487,12 +490,12 @@ export class SpecLanes {
     do {
       if (!this.#isEnough()) await this.#loadRing(count);
       if (this.#arrived.length > 0) await this.#loadArrived();
-      // a lane is fed when its turn comes, and with it all that are hungry: they are served once in a round
+      // when the next lane is hungry, units are loaded for all hungry lanes: each is served once in a round
       while (this.#next()?.isHungry === true) await this.#feed(count);
     } while (!this.#isEnough());
   }
 
-  /** Whether the lane that is next is here. */
+  /** Whether the next lane is loaded. */
   #isEnough(): boolean {
     if (this.#budget === Infinity) return true;
     this.#sort();
@@ -531,7 +534,7 @@ export class SpecLanes {
     return nameToBytes(this.spec.cursor);
   }
 
-  /** Lanes, with what has begun in them where that matters. */
+  /** Reads lanes, with their units that have begun if a limit or the order needs them. */
   #read(statements: { plain: string; begun: string }, values: readonly unknown[]): Promise<Row[]> {
     const { maxRunningPerPartition, order } = this.spec.meta;
     if (maxRunningPerPartition === 0 && order === "") return this.#host.tx.rows(statements.plain, values);
@@ -554,7 +557,7 @@ export class SpecLanes {
     for (const unit of units) this.arrive(unit);
   }
 
-  /** Takes lanes in, with how many of their units run. */
+  /** Adds lanes, with the number of their units that run. */
   async #keep(rows: readonly (readonly unknown[])[]): Promise<void> {
     const { maxRunningPerPartition, order } = this.spec.meta;
     const counted = maxRunningPerPartition > 0 || order !== "";
@@ -586,7 +589,7 @@ export class SpecLanes {
     for (const { lane } of available) lane.begunReady.sort(byClaim);
   }
 
-  /** Looks for the next units of lanes that have none at hand. */
+  /** Loads the next units of lanes that have none loaded. */
   async #feed(count: number): Promise<void> {
     const share = Math.max(1, Math.ceil(count / Math.max(1, this.#ring.length)));
     const hungry = [...this.#hungry].filter((lane) => lane.isHungry);
@@ -636,7 +639,7 @@ export class SpecLanes {
     }
   }
 
-  /** Of a lane that is hungry, the lowest rank that it may have. */
+  /** Updates the rank of a lane; of a hungry lane, to the lowest rank that it may have. */
   #rank(lane: PgLane): void {
     const { first } = lane;
     const ranks = first === undefined ? [] : [rankOf(this.spec.meta, first.priority)];
@@ -673,7 +676,7 @@ export class SpecLanes {
     return next;
   }
 
-  /** The first in turn after the cursor among those of the lowest rank; or the cursor's own while its turn goes on. */
+  /** The first lane after the cursor among those of the lowest rank, or the lane at the cursor while its turn goes on. */
   #next(): PgLane | undefined {
     this.#sort();
     const [first] = this.#ring;
@@ -703,7 +706,7 @@ export class SpecLanes {
     this.#look(lane);
   }
 
-  /** Its first unit may be another now. */
+  /** Updates a lane whose first unit may have changed. */
   #look(lane: PgLane): void {
     if (lane.isHungry) this.#hungry.add(lane);
     else if (lane.first === undefined) {

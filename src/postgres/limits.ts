@@ -1,4 +1,4 @@
-/** Limits that work specs share. Whoever claims under one holds its row, after that of the work spec, so that claims take turns. */
+/** Limits that work specs share. A claim under a limit locks its row, after that of the work spec, so that claims take turns. */
 import {
   limitNames,
   nameFromBytes,
@@ -57,7 +57,10 @@ export const saveFull = (tx: Session, namespace: number, name: string, full: num
     full,
   ]);
 
-/** With how many units run under them in other work specs, and when the last attempt under them ended. */
+/**
+ * Locks and reads the limits of a spec, with the number of units that run under them in other work specs, and when the last
+ * attempt under them ended.
+ */
 export async function holdLimits(
   tx: Session,
   spec: Spec,
@@ -70,7 +73,7 @@ export async function holdLimits(
      WHERE l.namespace = $1 AND l.name = ANY ($2::bytea[]) ORDER BY l.name FOR UPDATE`,
     [spec.namespaceId, names],
   );
-  // a look of its own, after the rows are held: it shows all who claimed before
+  // a separate statement after the rows are locked: its snapshot has all earlier claims
   const used = await tx.rows(
     `SELECT g.name, coalesce(sum(c.pending) FILTER (WHERE s.id <> $3), 0)::bigint, coalesce(max(c.freed), 0)
      FROM unnest($2::bytea[]) AS g (name) JOIN @spec s ON s.namespace = $1 AND NOT s.dead AND g.name = ANY (s.limits)

@@ -1,22 +1,20 @@
 /**
- * A pool that survives connections which fall silent: a proxy, a firewall or a machine is gone, and no error says so. A
- * statement on such a connection waits until its time-out, half a minute later. While nothing is suspected this costs nothing.
+ * A pool that survives silent connections: a proxy, a firewall or a machine is gone, and no error reports it. A statement on such
+ * a connection waits for its timeout, half a minute. While no connection is suspected, this costs nothing.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { nextTurn } from "../core/index.ts";
 import type { Pool, PooledClient, Session } from "./connection.ts";
 import { int4s } from "./values.ts";
 
-/** A suspected connection that does not answer within this time is thrown away. */
+/** A suspected connection that does not answer within this time is discarded. */
 const answerMs = 500;
-/** A statement that takes longer than this is looked for on the server. */
+/** A statement that takes longer than this is checked on the server. */
 const slowMs = 1000;
-/** What the server has answered must have arrived after this time. */
+/** An answer that the server has sent must have arrived after this time. */
 const arrivalMs = 100;
 
-/**
- * The answer, or `late` when there is none in time. A process that was busy looks at what has arrived before it says so.
- */
+/** The answer, or `late` if it does not arrive in time. A busy process first reads the answers that have already arrived. */
 export async function orLate<Answer, Late>(
   answer: Promise<Answer>,
   ms: number,
@@ -30,7 +28,7 @@ export class LivePool implements Pool {
   readonly #pool: Pool;
   /** When a connection was made, or last answered to a check. */
   readonly #checked = new WeakMap<PooledClient, number>();
-  /** Statements under way, and since when. */
+  /** Connections with a statement in progress, and since when. */
   readonly #asked = new Map<PooledClient, number>();
   #suspected = -Infinity;
   #silent = -Infinity;
@@ -39,7 +37,7 @@ export class LivePool implements Pool {
     this.#pool = pool;
   }
 
-  /** Something did not answer in time: each connection made so far is checked before it is used again. */
+  /** Call it when an answer did not arrive in time: each connection made so far is checked before it is used again. */
   suspect(): void {
     this.#suspected = performance.now();
   }
@@ -78,7 +76,7 @@ export class LivePool implements Pool {
     return {
       query: (config) => {
         const answer = client.query(config);
-        // a COPY is no promise: the server works on it as long as rows are sent
+        // a COPY returns no promise and is not tracked: the server works on it as long as rows are sent
         if (answer instanceof Promise) {
           this.#asked.set(client, performance.now());
           const done = (): boolean => this.#asked.delete(client);
@@ -92,7 +90,7 @@ export class LivePool implements Pool {
     };
   }
 
-  /** Ends connections on which a statement waits for an answer that the server has given, or on which it never arrived. */
+  /** Closes connections on which a statement waits although the server has answered it or never received it. */
   async endSilent(session: Session): Promise<void> {
     const late = performance.now() - slowMs;
     const slow = [...this.#asked].filter(([{ processID }, since]) => since < late && processID !== undefined);

@@ -1,4 +1,4 @@
-/** Locks on paths. The namespace's row is held while a decision is made: locks are few and short. */
+/** Locks on paths. Every decision locks the namespace's row, which suffices: path locks are few and short. */
 import {
   lockAncestors,
   lockKey,
@@ -12,7 +12,7 @@ import type { Session } from "./connection.ts";
 import { byteas, keyText, textKey } from "./values.ts";
 import { openNamespace } from "./work-specs.ts";
 
-/** Longer paths share index entries by their beginning. */
+/** How many bytes of a key the index covers; longer keys with the same beginning share an index entry. */
 const headLength = 1000;
 
 export async function decideLocks<Answer>(
@@ -22,14 +22,14 @@ export async function decideLocks<Answer>(
   decide: (view: LockView) => LockDecision<Answer>,
   now: number,
 ): Promise<Answer> {
-  // looking makes nothing: the namespace is made by the first lock that is set
+  // reading does not create the namespace: the first lock that is set does
   const [found] = await tx.rows("SELECT id FROM @namespace WHERE name = $1 AND NOT dead FOR UPDATE", [
     nameToBytes(ns),
   ]);
   let namespace = (found?.[0] as number | undefined) ?? 0;
   let decision = decide(await readLocks(tx, namespace, paths, now));
   if (found === undefined && decision.set.length > 0) {
-    // whoever else wants to make it was perhaps quicker: with the row in hand, look again
+    // another transaction may have created it first: decide again, with its row locked
     namespace = await openNamespace(tx, ns, true);
     decision = decide(await readLocks(tx, namespace, paths, now));
   }
@@ -82,7 +82,7 @@ async function readLocks(
   );
 }
 
-/** The smallest bytes greater than all that begin with these, as far as the index goes; null when there are none. */
+/** The smallest bytes after all that begin with these, within the length that the index covers; null if there are none. */
 function rangeEnd(start: Buffer): Buffer | null {
   const end = Buffer.from(start.subarray(0, headLength));
   for (let at = end.length - 1; at >= 0; at--) {

@@ -1,9 +1,9 @@
-/** Who made which attempts: workers are made by their first claim, and every claim is a row of the log. */
+/** The attempts of each worker: its first claim creates the worker, and every claim is a row of the log. */
 import { nameToBytes, workerLifetimeMs, type AttemptKey } from "../core/index.ts";
 import type { Session } from "./connection.ts";
 import { byteas, int4s, int8s } from "./values.ts";
 
-/** Makes workers that are not known. */
+/** Creates the workers that do not exist. */
 export async function registerWorkers(
   tx: Session,
   namespaceId: number,
@@ -41,7 +41,7 @@ export const readKeys = (text: string): AttemptKey[] =>
     return { unitId, number };
   });
 
-/** What earlier requests were given, by their place among those who ask. */
+/** The attempts that earlier requests were given, by position of the request id. */
 export function readRepeated(text: string | null): Map<number, AttemptKey[]> {
   const found = new Map<number, AttemptKey[]>();
   for (const one of text === null ? [] : text.split(";")) {

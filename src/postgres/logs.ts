@@ -1,4 +1,4 @@
-/** What tasks wrote: a row for each attempt of which there is something. */
+/** Task logs: one row for each attempt with log lines. */
 import { appendLog, nameToBytes, type AttemptKey, type LogWrite, type StoredLog } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
 import { int4s, int8s, texts } from "./values.ts";
@@ -25,14 +25,14 @@ export async function readLogs(
 }
 
 /**
- * A log is written if it is still what was read; what another daemon was quicker to change is read again. The unit's row is held
- * against deletion, so that no log outlives its unit.
+ * Writes a log if it is still as it was read; a log that another daemon has changed meanwhile is read again. The unit's row is
+ * locked against deletion, so that no log outlives its unit.
  */
 export async function writeLogs(db: Database, ns: string, writes: readonly LogWrite[]): Promise<boolean[]> {
   const answers = writes.map(() => false);
   let left = writes.map((write, at) => ({ write, at }));
   while (left.length > 0) {
-    // an attempt may be written to twice in one call: one after the other
+    // several writes to one attempt in a call are done one after the other
     const seen = new Set<string>();
     const turn = left.filter(({ write }) => seen.size < seen.add(`${write.unitId}.${write.number}`).size);
     const olds = await readLogs(
@@ -55,7 +55,7 @@ export async function writeLogs(db: Database, ns: string, writes: readonly LogWr
   return answers;
 }
 
-/** Answers the positions of those that were written. */
+/** Returns the positions of the logs that were written. */
 async function putLogs(
   db: Database,
   logs: readonly { write: LogWrite; at: number; before: number; log: StoredLog }[],

@@ -1,10 +1,10 @@
 /**
  * Names that do not fit into an index. A B-tree entry holds about 2,700 bytes, and a unit's name may have 4,096. The key of a
- * name over `longestKey` bytes is its head of that many bytes and a label: 64 bytes, a number that puts it in order among
- * the names of its work spec that have the same head. The whole name is kept beside the key, in `long_name`. Keys have the
- * order of names then, and whoever reads units in order need not know about long ones.
+ * name over `longestKey` bytes is its head, which is that many bytes, and a label: a number of 64 bytes that puts it in order
+ * among the names of its work spec with the same head. The whole name is stored in `long_name`. So keys are in the order of
+ * names, and queries in name order need no special case for long names.
  *
- * A label is made when its unit is added, between those of its neighbours; whoever makes one holds the row of the work spec.
+ * A label is made when its unit is added, between those of its neighbours, under the lock of the work spec's row.
  */
 import { compareNames, nameFromBytes, nameToBytes } from "../core/index.ts";
 import { isRow, type Session } from "./connection.ts";
@@ -14,7 +14,7 @@ import { byteas, int8s, longestKey } from "./values.ts";
 
 const labelBytes = 64;
 const top = 1n << BigInt(labelBytes * 8);
-/** The distance at either end: room for 2^71 names in order, and for 440 that each halve the same gap. */
+/** The distance of a new label at either end: room for 2^71 names in order, and for 440 that each halve the same gap. */
 const step = 1n << 440n;
 
 const isLong = (name: string): boolean => nameToBytes(name).length > longestKey;
@@ -23,9 +23,12 @@ const keyOf = (head: Buffer, label: bigint): Buffer =>
   Buffer.concat([head, Buffer.from(label.toString(16).padStart(labelBytes * 2, "0"), "hex")]);
 const labelOf = (key: Buffer): bigint => BigInt(`0x${key.toString("hex", longestKey)}`);
 
-/** The last label there is. */
+/** The highest label. */
 const endSql = `decode(repeat('ff', ${labelBytes}), 'hex')`;
-/** As the index `unit_long` has them; the range of keys keeps a planner without statistics from reading the whole work spec. */
+/**
+ * Long names with the same head, worded like the index `unit_long`; the range of keys keeps a planner without statistics from
+ * reading the whole work spec.
+ */
 const sameHead = `u.spec = $1 AND u.key > g.head AND u.key <= g.head || ${endSql} AND u.long_name IS NOT NULL
     AND sha256(substring(u.long_name FROM 1 FOR ${longestKey})) = sha256(g.head)`;
 const tail = `substring(u.long_name FROM ${longestKey + 1})`;
@@ -52,7 +55,7 @@ async function findNeighbours(
   return rows.map(([same, before, after]) => ({ same, before, after }) as Neighbours);
 }
 
-/** The keys of these names. Long ones that do not exist have none. */
+/** The keys of these names. Long names that do not exist have no key. */
 export async function findKeys(session: Session, spec: number, names: readonly string[]): Promise<Buffer[]> {
   const keys = names.map(nameToBytes);
   const long = keys.filter(({ length }) => length > longestKey);
@@ -61,7 +64,7 @@ export async function findKeys(session: Session, spec: number, names: readonly s
   return [...keys.filter(({ length }) => length <= longestKey), ...found];
 }
 
-/** The names after this one, which need not exist, are those with keys after the answer. */
+/** The names after this one are those with keys after the returned key. The name need not exist. */
 export async function keyUpTo(session: Session, spec: number, name: string): Promise<Buffer> {
   const bytes = nameToBytes(name);
   if (bytes.length <= longestKey) return bytes;
@@ -70,8 +73,8 @@ export async function keyUpTo(session: Session, spec: number, name: string): Pro
 }
 
 /**
- * Keys for long names that are to be added, by name. One that was added since it was looked for has the key that it has, and cannot
- * be added with it. Where there is no room between two labels, all names with that head get new ones, and are among the answers.
+ * Keys for long names that are to be added, by name. A name that was added concurrently gets its existing key, with which it
+ * cannot be added again. If there is no room between two labels, all names with that head get new keys, which are also returned.
  */
 export async function makeKeys(
   tx: Session,
@@ -93,7 +96,7 @@ export async function makeKeys(
   return keys;
 }
 
-/** Of names with one head, in order. */
+/** Keys of names with the same head; the names are in order. */
 async function groupKeys(
   tx: Session,
   spec: number,
@@ -120,7 +123,7 @@ async function groupKeys(
 const isSame = (a: Buffer | null | undefined, b: Buffer | null): boolean =>
   a === b || (a instanceof Buffer && b !== null && a.equals(b));
 
-/** So many labels in order after one and before another; null when there is no room. */
+/** `count` labels in order between two others; null if there is no room. */
 function between(before: bigint | null, after: bigint | null, count: number): bigint[] | null {
   const many = BigInt(count);
   let [low, high] = [before ?? 0n, after ?? top];
@@ -132,7 +135,7 @@ function between(before: bigint | null, after: bigint | null, count: number): bi
   return Array.from({ length: count }, (_, i) => low + ((high - low) * BigInt(i + 1)) / (many + 1n));
 }
 
-/** Gives all names with one head new labels, as far apart as they go. */
+/** Gives all names with the same head new labels, as far apart as possible. */
 async function spread(
   tx: Session,
   spec: number,
@@ -166,7 +169,7 @@ async function spread(
      SELECT unit, spec, at, status, tries, max_tries, begun, lane, new_key FROM gone`,
     [...values, spec],
   );
-  // an index is unique after every row of a statement: a longer key, which nobody has, comes between the old and the new
+  // PostgreSQL checks a unique index after every row: an unused, longer key comes between the old and the new one
   for (const key of ["g.key || '\\x00'::bytea", "g.key"]) {
     const given = "unnest($1::bigint[], $2::bytea[]) AS g (id, key)";
     await tx.rows(`UPDATE @unit u SET key = ${key} FROM ${given} WHERE u.id = g.id`, values);
@@ -176,7 +179,7 @@ async function spread(
         spec,
       ]);
   }
-  // a claim that begins at a remembered place may have passed the new ones
+  // a claim that begins at a remembered place may be past the new keys
   const delta = { ...emptyDelta(), arrivals: 1, first: { place: -Infinity, key: head } };
   await writeTallies(tx, new Map([[spec, delta]]), now);
   return all.map((name) => [name, keys.get(name.toString("latin1"))!]);

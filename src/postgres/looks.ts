@@ -1,11 +1,12 @@
 /**
- * Earlier looks of a daemon at a namespace's candidates. A claim that follows soon after one is chosen from it, without a
- * look of its own: its statement checks that the look still leads to the same choice, and else claims nothing.
+ * A cache of looks: what a daemon last read of the candidates of a namespace. A claim soon after a look is chosen from it,
+ * without another one: the statement of the claim checks that the look still leads to the same choice, and otherwise claims
+ * nothing.
  */
 import type { Candidates } from "../core/index.ts";
 import type { Seen } from "./claims.ts";
 
-/** How long a look is used, and how long none is remembered after one turned out not to hold: somebody is adding then. */
+/** How long a look is used; and how long none is cached after one turned out to be outdated, since units are being added then. */
 const usableMs = 1000;
 const pauseMs = 100;
 const maxNamespaces = 1000;
@@ -18,9 +19,9 @@ export interface Look {
 }
 
 interface Kept {
-  /** Null once it was found not to hold. */
+  /** Null after a claim found it outdated. */
   readonly look: Look | null;
-  /** By the process's own clock: until when the look is used, or none is remembered. */
+  /** Until when the look is used, or none is cached, by the process's monotonic clock. */
   readonly until: number;
 }
 
@@ -34,7 +35,7 @@ export class Looks {
     return kept === undefined || kept.until < performance.now() ? null : kept.look;
   }
 
-  /** The look of this number, as long as nothing contradicted it; a claim checks the rest. */
+  /** The look with this number, if it is still cached and was not found outdated; a claim checks the rest. */
   find(ns: string, number: number): Look | null {
     const look = this.#kept.get(ns)?.look ?? null;
     return look?.number === number ? look : null;
@@ -52,7 +53,7 @@ export class Looks {
     this.#kept.set(ns, { look, until: performance.now() + usableMs });
   }
 
-  /** A claim found that it does not hold. */
+  /** Drops a look that a claim found outdated. */
   refute(ns: string, number: number): void {
     if (this.find(ns, number) !== null)
       this.#kept.set(ns, { look: null, until: performance.now() + pauseMs });

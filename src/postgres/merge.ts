@@ -1,7 +1,7 @@
 /**
- * What many ask at the same moment is asked once. While as many calls as allowed are under way, others gather, and the next
- * call carries all of them: one statement and one commit instead of many. Nobody waits who need not, and whoever is
- * answered is answered by a call that began after theirs.
+ * Merges concurrent requests into one call. While `atOnce` calls are running, new requests are collected, and the next call
+ * carries all of them: one statement and one commit instead of many. No request waits without need, and every request is answered
+ * by a call that began after it.
  */
 export class Merge<Item, Answer> {
   readonly #call: (items: readonly Item[]) => Promise<readonly Answer[]>;
@@ -11,7 +11,7 @@ export class Merge<Item, Answer> {
     [];
   #running = 0;
 
-  /** `call` answers each item in its place. */
+  /** `call` returns the answers in the order of the items; a call has at most `max` items. */
   constructor(call: (items: readonly Item[]) => Promise<readonly Answer[]>, atOnce: number, max: number) {
     this.#call = call;
     this.#atOnce = atOnce;

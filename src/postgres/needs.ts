@@ -1,4 +1,4 @@
-/** What units depend on: read with where that stands, and written. */
+/** Reads the dependencies of units, with the status of their targets, and writes them. */
 import {
   nameFromBytes,
   nameToBytes,
@@ -11,11 +11,11 @@ import type { Unit } from "./units.ts";
 import { bools, byteas, int4s, int8s } from "./values.ts";
 
 export interface ReadNeed extends Need {
-  /** Where the target stood by rule when it was read; null when it is gone. */
+  /** The status of the target when it was read, with expired leases and elapsed delays applied; null if the target is gone. */
   readonly status: WorkUnitStatus | null;
 }
 
-/** By unit, in the order in which they were given. */
+/** The dependencies of each unit, in the order in which they were given. */
 export async function readNeeds(
   session: Session,
   units: readonly number[],
@@ -55,7 +55,7 @@ export async function readNeeds(
   return needs;
 }
 
-/** All needs of these units, in place of those that they had. */
+/** Replaces all dependencies of these units. */
 export async function writeNeeds(
   tx: Session,
   units: readonly Unit[],

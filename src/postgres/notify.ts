@@ -1,8 +1,8 @@
 /**
- * Wake-ups between daemons: LISTEN and NOTIFY, as a hint and never as the truth. A NOTIFY takes a lock that all
- * transactions of a database share, so it is not part of the transactions that do the work: what changed is gathered,
- * and one statement every few milliseconds tells the others. A daemon that dies before that tells nobody, and a connection
- * may fall silent without an error: watching.ts finds out what was not told.
+ * Wake-ups between daemons by LISTEN and NOTIFY, which are only a hint. A NOTIFY takes a lock that all transactions of a database
+ * share, so it is not part of the transactions that do the work: changes are collected, and one statement every few milliseconds
+ * notifies the other daemons. A daemon that dies before that notifies nothing, and a connection may fall silent without an error:
+ * watching.ts finds changes without a notification.
  */
 import { backOffMs, nameFromBytes, nameToBytes } from "../core/index.ts";
 import type { Client, Row, Session } from "./connection.ts";
@@ -17,7 +17,7 @@ export interface ListeningClient extends Client {
 
 export interface NotifierOptions {
   channel: string;
-  /** Null: other daemons are neither told nor listened to. */
+  /** Opens the listening connection. Null: the daemon neither sends nor receives notifications. */
   listen: (() => ListeningClient) | null;
   /** Settings for the session that listens. */
   settings: readonly string[];
@@ -42,9 +42,9 @@ export class Notifier {
   #isScheduled = false;
   #sentAt = -Infinity;
   #timer: NodeJS.Timeout | null = null;
-  /** Set from when a connection is begun until it is lost. */
+  /** The listening connection, from when it begins to connect until it is lost. */
   #client: ListeningClient | null = null;
-  /** The same, once it listens, and while it owes no answer. */
+  /** The same, while it listens and has no statement in progress. */
   #ready: ListeningClient | null = null;
   #failures = 0;
   #closed = false;
@@ -54,7 +54,7 @@ export class Notifier {
   }
 
   /**
-   * Begins to listen. `heard` is called with the namespace of each change, and with null when a connection begins to listen:
+   * Begins to listen. Calls `heard` with the namespace of each change, and with null when a connection begins to listen, since
    * anything may have changed before.
    */
   listen(heard: (ns: string | null) => void): void {
@@ -63,28 +63,28 @@ export class Notifier {
     if (isFirst) void this.#connect();
   }
 
-  /** Something may have become available. Those of this process hear at once, the others in a moment. */
+  /** Units may have become available. Callers in this process are woken up at once, other daemons are notified shortly after. */
   changed(ns: string): void {
     this.#heard?.(ns);
     if (this.#options.listen === null || this.#closed) return;
     this.#changed.add(ns);
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    // the first after a while is told at once, so that a lone unit does not wait
+    // the first change after a pause is sent at once, so that a single unit does not wait
     const waitMs = this.#sentAt + this.#options.debounceMs - performance.now();
     if (waitMs <= 0) setImmediate(() => void this.#send());
     else this.#timer = setTimeout(() => void this.#send(), waitMs).unref();
   }
 
-  /** The same as part of a transaction: everybody, this process too, hears of it when that commits. */
+  /** The same as part of a transaction: all daemons, including this one, are notified when it commits. */
   async changedWithin(session: Session, ns: string): Promise<void> {
     if (this.#options.listen === null) return;
     await session.rows("SELECT pg_notify($1, $2)", [this.#options.channel, payloadOf(ns)]);
   }
 
   /**
-   * Runs a statement on the listening connection, which shows that it lives: one that does not answer is replaced. Null when
-   * there is none, or it still owes an answer. Does not fail.
+   * Runs a statement on the listening connection, which also checks it: a connection that does not answer is replaced. Null if
+   * there is no connection, if it has a statement in progress, or if the statement fails. Never rejects.
    */
   ask(sql: string, values: readonly unknown[]): Promise<Row[] | null> | null {
     const client = this.#ready;
@@ -116,7 +116,7 @@ export class Notifier {
       const told = await this.ask(notifySql, values);
       if (told === null) await this.#options.send(notifySql, values);
     } catch {
-      // a hint that is lost costs the others a second
+      // a lost hint costs the other daemons a second
     }
   }
 
@@ -133,7 +133,7 @@ export class Notifier {
     try {
       await client.connect();
       const set = settings.map((setting) => `SET ${setting};`).join("");
-      // what this session tells is a hint: it need not wait for the disk
+      // notifications are hints: they need not wait for the disk
       await client.query({ text: `${set}SET synchronous_commit = off;LISTEN "${channel}"` });
     } catch {
       this.#lost(client);

@@ -1,4 +1,4 @@
-/** How a store is opened: by URL, by the `PG*` variables of the environment, or on a pool that the program has already. */
+/** Opens a store: by URL, by the `PG*` variables of the environment, or on a pool of the program. */
 import pg from "pg";
 import { systemRandom, type Random } from "../core/index.ts";
 import { Database, lockSliceMs, planSettings, type DatabaseOptions, type Pool } from "./connection.ts";
@@ -9,45 +9,42 @@ import { PoolShare } from "./share.ts";
 import { PostgresStore } from "./store.ts";
 
 export interface PostgresOptions {
-  /** `postgres://user@host:5432/database`. Without it, and without `pool`, the `PG*` variables of the environment count. */
+  /** `postgres://user@host:5432/database`. Without it, and without `pool`, the `PG*` variables of the environment are used. */
   url?: string;
   /** A `pg` pool of the program's own. It is not closed here, and its sessions are not changed. */
   pool?: Pool;
-  /** Where the tables are; `coordinate`. */
+  /** The schema of the tables; default `coordinate`. */
   schema?: string;
   /**
-   * Connections at most; 10. Of a pool of the program's own, how many it has. Two of them are never used for what lists, counts,
-   * changes many or tidies up.
+   * The maximum number of connections; default 10. With `pool`, the size of that pool. Two of them are reserved: lists, counts,
+   * bulk changes and the sweep never use them.
    */
   poolSize?: number;
-  /** How long a request waits for a connection of the pool; 5 seconds. */
+  /** How long a request waits for a connection of the pool; default 5 seconds. */
   connectTimeoutMs?: number;
-  /** How long the server works on one statement; 30 seconds. */
+  /** How long the server may work on one statement; default 30 seconds. */
   statementTimeoutMs?: number;
-  /** How long to wait for an answer before the connection is given up: longer than the server works; 5 seconds more. */
+  /** How long to wait for an answer before the connection is discarded; default `statementTimeoutMs` plus 5 seconds. */
   answerTimeoutMs?: number;
-  /** How long to wait for a lock; 10 seconds. Claims and settles that waited are written with a later time. */
+  /** How long to wait for a lock; default 10 seconds. Claims and settles that waited are written with a later time. */
   lockTimeoutMs?: number;
-  /** How long to go on trying while the server cannot be reached; 10 seconds. */
+  /** How long to retry while the server cannot be reached; default 10 seconds. */
   patienceMs?: number;
-  /**
-   * Behind PgBouncer in transaction mode: nothing is kept in a session, so no named statements and no LISTEN. Give the
-   * engine a `pollMs` then.
-   */
+  /** For PgBouncer in transaction mode: uses no session state, so no named statements and no LISTEN. Give the engine a `pollMs` then. */
   pgBouncer?: boolean;
-  /** Wake-ups by LISTEN and NOTIFY; on, except behind PgBouncer or on a pool without `listenUrl`. */
+  /** Wake-ups by LISTEN and NOTIFY; on by default, except behind PgBouncer or on a pool without `listenUrl`. */
   notify?: boolean;
-  /** Where to listen, when work goes through a pooler or a pool. */
+  /** Where to listen, if statements go through a pooler or a pool. */
   listenUrl?: string;
-  /** Changes are told to other daemons at most this often, the first after a while at once; 10 ms. */
+  /** The least time between two notifications to other daemons; default 10 ms. The first change after a pause is sent at once. */
   notifyMs?: number;
-  /** Bring the schema to this version; on. Off where the daemon's role may not create tables. */
+  /** Migrate the schema to this version; default on. Turn it off if the daemon's role may not create tables. */
   migrate?: boolean;
   /** More settings for every session, such as `synchronous_commit=off`. */
   settings?: readonly string[];
   applicationName?: string;
   random?: Random;
-  /** False: every verb goes by the rules of core, one unit at a time, without the statements of `fast-paths.ts`. For tests. */
+  /** False: every operation uses the rules of core, one unit at a time, without the statements of `fast-paths.ts`. For tests. */
   fastPaths?: boolean;
 }
 
@@ -67,7 +64,7 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     "bytea_output=hex",
     `statement_timeout=${statementTimeoutMs}`,
     `lock_timeout=${Math.min(lockSliceMs, lockTimeoutMs)}`,
-    // a daemon that is stopped in a transaction keeps what it has locked from the others no longer than this
+    // a daemon that is stopped in a transaction blocks other daemons with its locks no longer than this
     `idle_in_transaction_session_timeout=${Math.min(1000, statementTimeoutMs)}`,
     ...settings,
   ];
@@ -88,9 +85,9 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
   let end = (): Promise<void> => Promise.resolve();
   if (options.pool === undefined) {
     const own = new pg.Pool({ ...config, max: poolSize, idleTimeoutMillis: 60_000 });
-    // an idle connection that breaks tells here; the next request finds out by itself
+    // an idle connection that breaks emits an error here; the next request notices by itself
     own.on("error", () => undefined);
-    // between two owners a connection has no listener of its own, and an error without one ends the process
+    // between two uses a connection has no listener, and an error event without a listener ends the process
     own.on("connect", (client) => client.on("error", () => undefined));
     pool = own;
     end = () => own.end();
@@ -134,7 +131,7 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     if (options.migrate ?? true)
       await db.transaction(
         async (tx) => {
-          // among others that work, a change of a table gets its turn only by waiting in line
+          // in a busy database, a change of a table gets its lock only by waiting in line for it
           await tx.rows(`SET LOCAL lock_timeout = ${lockTimeoutMs}`, []);
           await migrate(tx, schema);
         },

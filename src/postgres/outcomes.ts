@@ -1,4 +1,4 @@
-/** What the breakers of work specs count, and what they do. */
+/** The counts and the states of the breakers of work specs. */
 import {
   countedFrom,
   countStepMs,
@@ -16,7 +16,7 @@ export const outcomeInsert = "INSERT INTO @outcome AS o (spec, at, kind, shard, 
 export const outcomeConflict =
   "ON CONFLICT (spec, at, kind, shard) DO UPDATE SET count = o.count + excluded.count";
 
-/** For the fast path of settling, which takes finished attempts of breakers that have not tripped. */
+/** For the fast path of settle, which covers finished attempts of work specs whose breaker has not tripped. */
 export const countedSql = `counted AS (
     ${outcomeInsert}
     SELECT c.spec, greatest(s.count_from, $2::bigint - $2::bigint % s.count_ms), '', pg_backend_pid(), count(*)
@@ -24,7 +24,7 @@ export const countedSql = `counted AS (
     ${outcomeConflict}
   ), `;
 
-/** Where the breaker of a work spec stands now, and what is in its window; the spec's row is locked. */
+/** Locks the spec's row, reads the state of its breaker into `spec`, and returns the counts in its window. */
 export async function loadBreaker(tx: Session, spec: Spec, now: number): Promise<OutcomeCounts> {
   const [row] = await tx.rows("SELECT breaker FROM @spec WHERE id = $1 FOR UPDATE", [spec.id]);
   spec.meta = { ...spec.meta, breakerState: readBreaker((row?.[0] as string | null | undefined) ?? null) };
@@ -74,7 +74,7 @@ export async function writeBreaker(tx: Session, { id, meta }: Spec): Promise<voi
   ]);
 }
 
-/** Removes what no window reaches any more. */
+/** Deletes counts that are before the window of their breaker. */
 export async function dropOldOutcomes(db: Database, now: number): Promise<void> {
   await db.write(
     "DELETE FROM @outcome o USING @spec s WHERE s.id = o.spec AND o.at < $1::bigint - 11 * abs(s.count_ms)",

@@ -1,4 +1,4 @@
-/** Queues of messages and records of actions: what a namespace has besides its work. */
+/** The message queues and the action records of a namespace. */
 import {
   attemptId,
   nameFromBytes,
@@ -23,7 +23,7 @@ export interface NewMessage extends Omit<QueueMessage, "seq"> {
   number: number;
 }
 
-/** Numbers of messages. They are taken by the call that uses them: what was acknowledged before it began has lower ones. */
+/** Takes numbers for messages. The call that uses them takes them: messages that were acknowledged before it began have lower numbers. */
 export async function takeSeqs(session: Session, count: number): Promise<number[]> {
   const rows = await session.rows("SELECT nextval('@message_seq') FROM generate_series(1, $1::int)", [count]);
   return (rows as [number][]).map(([seq]) => seq);
@@ -55,7 +55,7 @@ const columns = "seq, spec, name, unit, number, status, at, data";
 const inQueue = (session: string): string =>
   `FROM @namespace n JOIN @message m ON m.namespace = n.id WHERE n.name = $1 AND NOT n.dead AND m.queue = $2 ${session}`;
 
-/** What others are taking just now is passed over: nobody waits, and no message is given to two. */
+/** The first messages of a queue. With SKIP LOCKED no call waits for another, and no message is given to two calls. */
 const first = `SELECT m.seq ${inQueue("AND m.request IS NULL")} ORDER BY m.seq LIMIT $3`;
 
 export const takeSql = `
@@ -64,7 +64,7 @@ export const takeSql = `
   )
   SELECT ${columns} FROM taken ORDER BY seq`;
 
-/** With a request id messages are not removed but marked with it, and removed when it is forgotten. */
+/** With a request id, messages are marked with it instead of deleted. The sweep deletes them with the old request ids. */
 export const takeOnceSql = `
   WITH before AS MATERIALIZED (SELECT m.* ${inQueue("AND m.request = $4")}),
   picked AS MATERIALIZED (
@@ -128,7 +128,7 @@ export async function countMessages(
   return (rows as [number][]).map(([count]) => count);
 }
 
-/** From one name to the next: what is looked at are the queues, and of each its messages are counted. */
+/** Skips from one queue name to the next in the index, and counts the messages of each queue. */
 export async function listQueues(
   session: Session,
   ns: string,
@@ -187,7 +187,7 @@ export async function putActions(
   const distinct = new Map<string, ActionInput>();
   for (const action of actions) if (!distinct.has(action.key)) distinct.set(action.key, action);
   const namespace = await openNamespace(tx, ns);
-  // in one order, so that two who put the same keys wait for each other and do not deadlock
+  // in key order, so that concurrent puts of the same keys wait for each other and do not deadlock
   const sorted = [...distinct.values()]
     .map(({ key, data }) => ({ key: nameToBytes(key), data: dataBytes(data) }))
     .sort((a, b) => Buffer.compare(a.key, b.key));
@@ -202,7 +202,7 @@ export async function putActions(
   const old = [...distinct.keys()].filter((key) => !fresh.has(key));
   if (old.length > 0)
     for (const row of await getActions(tx, ns, old)) if (row !== null) there.set(row.key, row.data);
-  // the first conflict in the order given is the one that is named
+  // the error names the first conflict in the order given
   for (const { key, data } of actions) if (!sameData(there.get(key) ?? data, data)) throw otherAction(key);
   return actions.map((action) => fresh.has(action.key) && distinct.get(action.key) === action);
 }
@@ -248,7 +248,7 @@ export async function deleteActions(db: Database, ns: string, keys: readonly str
 
 // ---- housekeeping
 
-/** What a deleted namespace left behind, at most about so many rows; answers how many. */
+/** Deletes messages and actions of deleted namespaces, at most `limit` of each. Returns how many. */
 export async function purgeQueues(tx: Session, limit: number): Promise<number> {
   const [row] = await tx.rows(
     `WITH gone AS MATERIALIZED (SELECT id FROM @namespace WHERE dead),

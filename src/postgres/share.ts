@@ -1,6 +1,6 @@
 /**
- * A part of a pool. What lists, counts, changes many or tidies up may take long, and there may be many who ask for it; it
- * goes by this part, so that there is always a connection left for adds, claims and settles.
+ * A part of a pool. Lists, counts, bulk changes and the sweep may take long, and there may be many of them. They use this part,
+ * so that a connection is always left for adds, claims and settles.
  */
 import type { Pool, PooledClient } from "./connection.ts";
 
@@ -10,7 +10,7 @@ export class PoolShare implements Pool {
   #free: number;
   readonly #line: (() => void)[] = [];
 
-  /** `most` connections at once; who waits longer than `timeoutMs` for one is told what the pool itself would say. */
+  /** At most `max` connections at once. After `timeoutMs` of waiting for one, `connect` fails with the error of the pool itself. */
   constructor(pool: Pool, max: number, timeoutMs: number) {
     this.#pool = pool;
     this.#free = max;

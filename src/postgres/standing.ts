@@ -1,14 +1,15 @@
 /**
- * Where units stand, in tables beside `unit`, so that claiming and settling a unit writes no index entry for it.
+ * The status of units, in tables beside `unit`, so that claiming and settling a unit writes no index entry for it.
  *
- * `waiting` is exact: one row for each unit that is available, delayed or blocked, in the order in which it is asked for. Whoever
- * changes such a row holds the lock of the unit, and replaces the row: a claim that saw the old one passes it over, and would not find a
- * version that is newer than its look. Only the end of a delay is written in place, since nobody claims what is delayed.
+ * `waiting` is exact: one row for each unit that is available, delayed or blocked, in the order in which queries read them. A
+ * transaction that changes such a row holds the lock of the unit, and replaces the row: a claim that saw the old row skips it,
+ * and does not find the new one, which is newer than its snapshot. Only the end of a delay updates the row in place, since no
+ * claim reads delayed units.
  *
- * `lease` and `ended` are lists of units, one for those that were claimed or have ended together, and have too much in them rather than
- * too little: every unit that runs is in the list that its row names, and the list's time is not after the end of its lease; every
- * unit that has ended is in a list of its status and the time of its end. What is in a list and not so any more is passed over by
- * those who read it, and dropped when the time has come or by the sweep.
+ * `lease` and `ended` have lists of units that were claimed or have ended together. A list may have stale units, and never misses
+ * one: every running unit is in the list that its row names, and the time of the list is not after the end of the unit's lease;
+ * every ended unit is in a list with its status and end time. Readers skip stale units. They are dropped when the time of the
+ * list has come, or by the sweep.
  */
 import { hasLanes, ownTryLimit, type WorkUnitStatus } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
@@ -18,10 +19,10 @@ import { bools, byteas, float8s, int2s, int4s, int8s } from "./values.ts";
 
 // ---- in statements; `u` is a unit, `w` its row in `waiting`
 
-/** Where a unit stands among those of its status, for a row in `waiting`. */
+/** The position of a unit among those of its status: the column `at` of `waiting`. */
 export const atOf = "CASE u.status WHEN 0 THEN u.place WHEN 1 THEN u.not_before ELSE 0 END";
 
-/** The ids of units that may run. `condition` is one on the list `l`. */
+/** The ids of units that may be running. `condition` selects the lists `l`. */
 export const runningIds = (condition: string): string =>
   `ARRAY(SELECT unnest(l.units) FROM @lease l WHERE ${condition})`;
 
@@ -30,7 +31,7 @@ export const runsIn = (list: string, columns = "1"): string => `(
       SELECT ${columns} FROM unnest(${list}.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")}
       WHERE u.status = 3 AND u.lease = ${list}.id)`;
 
-/** Units of a spec whose leases have ended. */
+/** Whether a unit `u` of a spec is running although its lease has ended. */
 export const isLapsed = (spec: string, by: string): string =>
   `u.id = ANY (${runningIds(`l.spec = ${spec} AND l.expiration <= ${by}`)}) AND u.status = 3 AND u.attempt_expiration <= ${by}`;
 
@@ -42,7 +43,7 @@ export const mayLapse = (spec: string, by: string): string =>
 export const isDue = (spec: string, by: string): string =>
   `EXISTS (SELECT 1 FROM @waiting w WHERE w.spec = ${spec} AND w.status = 1 AND w.at <= ${by})`;
 
-/** The ids of units of a status; of those that run or have ended, some more. */
+/** The ids of units of a status; for running and ended units, stale ids may be among them. */
 export const idsOf = (spec: string, status: number): string =>
   status < 3
     ? `ARRAY(SELECT w.unit FROM @waiting w WHERE w.spec = ${spec} AND w.status = ${status})`
@@ -50,20 +51,20 @@ export const idsOf = (spec: string, status: number): string =>
       ? runningIds(`l.spec = ${spec}`)
       : `ARRAY(SELECT unnest(e.units) FROM @ended e WHERE e.spec = ${spec} AND e.status = ${status})`;
 
-/** Whether a unit `u` of a list `e` of those that ended has ended so. */
+/** Whether a unit `u` in a list `e` of ended units is not stale. */
 export const isMember = "u.spec = e.spec AND u.status = e.status AND coalesce(u.attempt_end, 0) = e.at";
 
-/** A row in `waiting` for each changed unit `u` of a row source. */
+/** Inserts a row into `waiting` for each changed unit `u` of a row source. */
 export const waitingInsert = (source: string): string => `
     INSERT INTO @waiting (unit, spec, at, status, tries, max_tries, begun, lane, key)
     SELECT u.id, u.spec, ${atOf}, u.status, u.tries, u.max_tries, true, u.lane, u.key FROM ${source}`;
 
-/** Lists for those of the changed units `c` that ended, which have an `id`, a `spec`, a `status` and the time as `ended`. */
+/** Inserts lists of those changed units `c` that ended. `c` has an `id`, a `spec`, a `status` and the end time as `ended`. */
 export const endedInsert = `
     INSERT INTO @ended (spec, at, status, units)
     SELECT c.spec, c.ended, c.status, array_agg(c.id) FROM changed c WHERE c.status > 3 GROUP BY c.spec, c.ended, c.status`;
 
-/** Drops lists of which all units run no more, by the changed units `c`. */
+/** Deletes lists of which all units stopped running by the changes `c`. */
 export const leaseDelete = `
     DELETE FROM @lease l USING (
       SELECT c.lease, count(*) AS units FROM changed c WHERE c.status <> 3 GROUP BY c.lease
@@ -71,7 +72,7 @@ export const leaseDelete = `
 
 // ---- by the rules
 
-/** Where a unit stands, as far as these tables tell. */
+/** The properties of a unit that these tables depend on. */
 export interface Standing {
   readonly status: WorkUnitStatus;
   readonly at: number;
@@ -79,7 +80,7 @@ export interface Standing {
   readonly maxTries: number | null;
   readonly begun: boolean;
   readonly lane: Buffer | null;
-  /** The list of those that run, when its first lease may end, and whether it is for units with dependencies or timers. */
+  /** The unit's list in `lease`, when its own lease ends, and whether it has dependencies or a timer. */
   readonly lease: number | null;
   readonly expiration: number;
   readonly needs: boolean;
@@ -117,7 +118,7 @@ const waitsAlike = (a: Standing, b: Standing): boolean =>
   a.begun === b.begun &&
   isSameLane(a.lane, b.lane);
 
-/** Whether the list that a running unit is in still serves. */
+/** Whether a running unit can stay in its list. */
 const runsAlike = (a: Standing, b: Standing): boolean =>
   a.status === "pending" &&
   a.lease !== null &&
@@ -140,7 +141,7 @@ interface NewLease {
   units: number[];
 }
 
-/** What changed units and removed ones mean for these tables. */
+/** Updates these tables for changed and removed units. */
 export class Standings {
   readonly #moved: Moved[];
   readonly #leases: NewLease[] = [];
@@ -159,7 +160,7 @@ export class Standings {
     ];
   }
 
-  /** Makes lists for those that begin to run, or whose list serves no more. */
+  /** Makes lists for units that begin to run or cannot stay in their list. */
   async makeLeases(allocate: (count: number) => Promise<number[]>): Promise<void> {
     const lists = new Map<string, NewLease>();
     const begun: { unit: Unit; list: NewLease }[] = [];
@@ -189,7 +190,7 @@ export class Standings {
     for (const { unit, list } of begun) this.#leaseOf.set(unit, list.id);
   }
 
-  /** The list of a unit that runs. */
+  /** The id of the list of a running unit. */
   leaseOf(unit: Unit): number | null {
     if (unit.status !== "pending") return null;
     return this.#leaseOf.get(unit) ?? unit.stored?.standing.lease ?? null;
@@ -300,9 +301,9 @@ const addEnded = `
   SELECT g.spec, g.at, g.status, ($1::bigint[])[g.first:g.last]
   FROM unnest($2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::smallint[]) AS g (first, last, spec, at, status)`;
 
-// ---- dropping what is not so any more
+// ---- dropping stale units
 
-/** Lists at a time: of those whose time has come, and of those that the sweep looks at every second. */
+/** Lists per statement: of those whose time has come, and of those that the sweep checks every second. */
 const listsAtOnce = 500;
 const sweptAtOnce = 200;
 
@@ -326,8 +327,8 @@ const refileSql = (condition: string): string => `
 const refile = { ofSpec: refileSql("spec = $2"), needy: refileSql("needy") };
 
 /**
- * After what has ended was moved: the lists whose time has come are left with the units that still run, for when the first of their leases
- * ends, or dropped. Lists that others look at are theirs.
+ * Call it after the units with expired leases were updated. Lists whose time has come keep the units that still run, and get the
+ * end of the first of their leases as their time; empty lists are deleted. Skips lists that other transactions have locked.
  */
 export async function refileLeases(session: Session, spec: number | null, now: number): Promise<void> {
   for (;;) {
@@ -336,14 +337,14 @@ export async function refileLeases(session: Session, spec: number | null, now: n
         ? await session.rows(refile.needy, [now])
         : await session.rows(refile.ofSpec, [now, spec]);
     const [looked, left] = row as [number, number];
-    // what is left has ended and could not be moved
+    // the lists that are left have expired leases that could not be handled
     if (looked < listsAtOnce || left > 0) return;
   }
 }
 
 /**
- * Drops lists of which nothing runs or has ended as they say any more, some at a time, round and round: where fewer are found than were
- * looked for, the next begins at the start.
+ * Deletes lists that have only stale units, some at a time, round and round: if it finds fewer lists than it looks for, the next
+ * call begins at the start.
  */
 export async function sweepLists(db: Database, cursor: ListCursor): Promise<void> {
   const [lease] = await db.write(sweepLeases, [cursor.lease], { repeatable: true });
@@ -353,7 +354,7 @@ export async function sweepLists(db: Database, cursor: ListCursor): Promise<void
   Object.assign(cursor, { spec: spec ?? 0, status: status ?? 0, at: at ?? 0 });
 }
 
-/** How far the lists were looked through. */
+/** How far the sweep has checked the lists. */
 export interface ListCursor {
   lease: number;
   spec: number;
@@ -369,7 +370,7 @@ const sweepLeases = `
   )
   SELECT id FROM looked ORDER BY id OFFSET ${sweptAtOnce - 1}`;
 
-/** Whether a list of ended units has any; `e` is the list. */
+/** Whether a list `e` of ended units has any unit that is not stale. */
 const hasMembers = `EXISTS (SELECT 1 FROM unnest(e.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")} WHERE ${isMember})`;
 
 const sweepEnded = `
@@ -381,7 +382,7 @@ const sweepEnded = `
   )
   SELECT spec, status, at FROM looked ORDER BY spec, status, at OFFSET ${sweptAtOnce - 1}`;
 
-/** The lists of a spec that have no unit any more, up to a time. */
+/** Deletes the lists of a spec and a status, up to a time, that have only stale units. */
 export async function dropEnded(
   session: Session,
   spec: number,

@@ -1,4 +1,4 @@
-/** The store of many daemons: any number of them on one PostgreSQL. Every method is one transaction. */
+/** The store for any number of daemons on one PostgreSQL. Every method is one transaction. */
 import { randomInt } from "node:crypto";
 import {
   addUnits,
@@ -160,16 +160,16 @@ import { apply, PostgresSet, unitBlock } from "./working-set.ts";
 
 export interface PostgresParts {
   db: Database;
-  /** The same with fewer connections, for what may take long. */
+  /** The same with fewer connections, for operations that may take long. */
   slow: Database;
-  /** The same for what counts from the moment it is written: leases, delays, ends. */
+  /** The same for operations whose times (leases, delays, ends) count from the moment they are written: see `timely`. */
   timely: Database;
   live: LivePool;
   options: DatabaseOptions;
   notifier: Notifier;
-  /** False: every verb goes by the rules of core, one unit at a time. For tests; see `fast-paths.ts`. */
+  /** False: every operation uses the rules of core, one unit at a time. For tests; see `fast-paths.ts`. */
   fastPaths: boolean;
-  /** Ends the pool, where it is the store's own. */
+  /** Closes the pool, if the store opened it. */
   end: () => Promise<void>;
 }
 
@@ -184,7 +184,7 @@ interface LookCall {
   now: number;
 }
 
-/** Claims and settles of more than this go by themselves, so that several sessions share the work. */
+/** Claims and settles of more than this are not merged with others, so that several sessions share the work. */
 const few = 20;
 
 export class PostgresStore implements Store, Watchable, HistoryKeeper {
@@ -199,7 +199,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     looks: new Map<string, Merge<LookCall, Candidates>>(),
   };
   readonly #looks = new Looks();
-  /** Claims under way, by request id: who asks the same again meanwhile is given the same answer. */
+  /** Claims in progress, by request id: a repeated request gets the same answer. */
   readonly #claiming = new Map<string, Promise<Claimed>>();
   readonly #hints: ClaimHints = {
     floors: new Floors(),
@@ -208,17 +208,17 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     tried: new Caution(),
     workers: new Map(),
   };
-  /** How many queues a unit has that ended lately, by namespace: so many messages the next settle is prepared for. */
+  /** The most queues of a unit that ended recently, by namespace: the next settle prepares that many messages per unit. */
   readonly #queues = new Map<string, number>();
-  /** Namespaces with work specs whose units are handed out by partition. */
+  /** Namespaces with work specs whose units are claimed by partition. */
   readonly #laned = new Set<string>();
-  /** Namespaces with work specs that have breakers, when they were last looked at. */
+  /** Namespaces with work specs that have breakers, as of the last look. */
   readonly #counted = new Set<string>();
-  /** Namespaces in which settles turned out not to be plain. */
+  /** Namespaces in which an optimistic settle failed. */
   readonly #caution = new Caution<string>();
-  /** Work specs as they were when last looked at, by namespace and name. */
+  /** Work specs as they were last read, by namespace and name. */
   readonly #seen = new Map<string, LookedUp>();
-  /** Work specs whose adds met units that exist. */
+  /** Work specs whose adds met existing units. */
   readonly #upserts = new Caution<number>(16);
 
   constructor(parts: PostgresParts, ids?: UnitIds, watching?: Watching) {
@@ -240,8 +240,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   /**
-   * The same store on the caller's own connection: what is written is part of the caller's transaction, and is there
-   * for others when the caller commits; those who wait for work hear of it then. Nothing is tried again.
+   * The same store on the caller's own connection. Its writes are part of the caller's transaction: when the caller commits, they
+   * become visible, and callers that wait for work are woken up. Nothing is retried.
    */
   within(client: Client): PostgresStore {
     const db = new BorrowedDatabase(this.#parts.options, client, this.#db.happened);
@@ -275,7 +275,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return this.#watching.watchQueue(ns, queue, wake);
   }
 
-  /** Tells those who wait, here and elsewhere; in a transaction of the caller's, when that commits. */
+  /** Wakes up waiting callers in all daemons; in the caller's own transaction, when it commits. */
   async #changed(ns: string): Promise<void> {
     if (this.#borrowed) await this.#parts.notifier.changedWithin(this.#db, ns);
     else this.#parts.notifier.changed(ns);
@@ -333,7 +333,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   async deleteWorkSpecs(ns: string, refs: readonly WorkSpecRef[], now: number): Promise<boolean[]> {
-    // of what is past its time, only this has consequences that outlive the unit
+    // of all overdue work, only this has consequences that outlive the unit
     await moveAcross(this.#db, now, Infinity, this.#ways.allocate);
     const answer = await this.#db.transaction((tx) => killWorkSpecs(tx, ns, refs));
     await this.#changed(ns);
@@ -352,7 +352,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<Candidates> {
     const earlier = fresh || !this.#parts.fastPaths ? null : this.#looks.usable(ns);
-    // each caller may put its own list in another order
+    // a copy for each caller, which may sort it
     if (earlier !== null)
       return { ...earlier.answer, candidates: [...earlier.answer.candidates], look: earlier.number };
     const look = (asked: readonly LookCall[]): Promise<Candidates[]> =>
@@ -373,9 +373,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return answer;
   }
 
-  /** One look for all who ask, and for each the attempts of its own earlier request. */
+  /** One look for all requests, with the attempts that each repeated request was given before. */
   async #candidates(ns: string, requestIds: readonly (string | null)[], now: number): Promise<Candidates[]> {
-    // what is past its time is moved first; what others have locked is theirs to move
+    // catch up on overdue work first, except on what other transactions have locked
     for (let tries = 0; ; tries++) {
       const read = await readCandidates(this.#db, ns, requestIds, now);
       if (read === null)
@@ -421,7 +421,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return readTallies(this.#slow, namespace);
   }
 
-  /** Moves what is past its time, in one namespace or in all. */
+  /** Catches up on overdue work, in one namespace or in all. */
   async #catchUpAll(namespace: Buffer | null, now: number): Promise<void> {
     const past = await this.#slow.rows(
       `SELECT s.id FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
@@ -536,9 +536,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   /**
-   * The work spec as it was when last looked at, where an add may go without another look: its statement sees by itself that the spec
-   * is as it was. Many units are worth a look; and so is an add without a request id, which cannot be tried again when the connection
-   * turns out to be broken: the look finds that out.
+   * The work spec as last read, if an add may go without reading it again: its statement checks that the spec is unchanged. An
+   * add of many units reads it again. So does an add without a request id, which cannot be retried if the connection turns out to
+   * be broken: the read finds that out.
    */
   #lastSeen(ns: string, ref: WorkSpecRef, count: number, request: Buffer | null): LookedUp | undefined {
     const found = this.#seen.get(specKey(ns, ref));
@@ -547,8 +547,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   /**
-   * The shorter way, for units that are new and wait for nothing. Null when that turns out not to be so, or when the work spec is not
-   * as it was `seen`.
+   * The fast path, for new units without dependencies. Returns null if it does not apply, or if the work spec has changed since
+   * it was `seen`.
    */
   async #insertUnits(
     spec: Spec,
@@ -557,7 +557,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     seen: string | null,
     now: number,
   ): Promise<AddedWorkUnit[] | null> {
-    // room is counted by the rules, and they say in which place a unit is that gains priority
+    // the rules enforce the limit of waiting units, and compute the place of a unit whose priority grows
     if (!this.#parts.fastPaths || spec.meta.maxWaiting > 0 || ages(spec.meta)) return null;
     if (this.#upserts.isNeeded(spec.id) || this.#borrowed) return null;
     if (
@@ -660,7 +660,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return rows;
   }
 
-  /** The work spec, with failed units in their groups where these are asked for. */
+  /** Finds the work spec, and groups its failed units first if the query is about failure groups. */
   async #findSpec(ns: string, ref: WorkSpecRef, { error }: WorkUnitWhere, now: number): Promise<Spec> {
     const spec = await this.#lookUp(this.#slow, ns, ref, now);
     if (error !== undefined) while (!(await groupFailures(this.#slow, spec.id, groupedAtOnce)));
@@ -717,7 +717,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return slice;
   }
 
-  /** Changes the first matching units. What changed between the look and the lock matches no more. */
+  /** Changes the first matching units. Skips units that have another status by the time they are locked. */
   #changeSlice(
     spec: Spec,
     where: WorkUnitWhere,
@@ -754,7 +754,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     }
   }
 
-  /** Claims of a few units each, by many at once, in one statement and one commit. */
+  /** Merges concurrent claims of a few units each into one statement and one commit. */
   async #claim(ns: string, claim: Claim, now: number): Promise<Claimed> {
     const { workSpec, maxRetries, requestId, look } = claim;
     const call: ClaimCall = (asked) => this.#claims(ns, asked);
@@ -769,11 +769,11 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   /**
-   * Claims of one work spec, all after a look of their own or all after an earlier one. Those of an earlier look which was
-   * forgotten meanwhile cannot be checked any more, and claim nothing.
+   * Claims of one work spec, all after a fresh look or all after an earlier one. A claim whose earlier look is no longer cached
+   * cannot be checked, and claims nothing.
    */
   async #claims(ns: string, asked: readonly { claim: Claim; now: number }[]): Promise<Claimed[]> {
-    // before the statement: what it claims is answered, whatever becomes of the look meanwhile
+    // before the statement: its attempts are returned, even if the look is dropped meanwhile
     const looks = asked.map(({ claim }) =>
       claim.look === undefined ? null : this.#looks.find(ns, claim.look),
     );
@@ -804,7 +804,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       specs.set(name, spec);
       return spec;
     };
-    // in order, so that the first that is missing is the one that is named
+    // a missing spec is reported below, so that the error names the first one in the order of `makes`
     const names = [...new Set(makes.map(({ workSpec }) => workSpec))];
     for (const name of names)
       await found(name).catch((error: unknown) => {
@@ -852,18 +852,18 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     const { answers: plain, pastAcross } = this.#parts.fastPaths
       ? await this.#settlePlain(ns, changes, queues, now)
       : { answers: [], pastAcross: true };
-    // what is not plain, and what another transaction changed at the same moment
+    // changes that are not plain, and those of units that another transaction changed at the same moment
     const left = changes.filter((_, i) => plain[i] === undefined);
     if (left.length === 0) return plain as AttemptChanged[];
     const units = left.map(({ unitId }) => unitId);
     if (pastAcross) await moveAcross(this.#db, now, Infinity, this.#ways.allocate, { ns, units });
-    // what was settled already must not be asked for again
+    // not `timely` after a part was settled: the engine would send that part again
     const db = left.length === changes.length ? this.#parts.timely : this.#db;
     const decided = await this.#apply(db, now, (set) => settleAttempts(set, ns, left), true);
     return changes.map((_, i) => plain[i] ?? decided.shift()!);
   }
 
-  /** What is plain is settled without a look, unless some turned out not to be plain, lately. */
+  /** Settles plain changes without checking them first, unless that failed recently in the namespace. */
   async #settlePlain(
     ns: string,
     changes: readonly Settle[],
@@ -872,7 +872,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   ): Promise<{ answers: (AttemptChanged | undefined)[]; pastAcross: boolean }> {
     const { timely } = this.#parts;
     const kind = { laned: this.#laned.has(ns), counted: this.#counted.has(ns) };
-    // where it fails, the caller's transaction would fail with it
+    // a failed statement would abort the caller's own transaction
     if (!this.#caution.isNeeded(ns) && !this.#borrowed)
       try {
         return await settlePlain(timely, ns, changes, queues, { ...kind, sure: true }, now);
@@ -885,7 +885,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return settled;
   }
 
-  /** Settles of a few attempts each, by many at once, in one statement and one commit. */
+  /** Merges concurrent settles of a few attempts each into one statement and one commit. */
   #settles(ns: string): SettleMerge {
     const call = async (
       asked: readonly { changes: readonly Settle[]; now: number }[],
@@ -899,7 +899,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   }
 
   async getAttempts(ns: string, ids: readonly AttemptKey[], now: number): Promise<(AttemptRow | null)[]> {
-    // a unit that has just failed for being late has an attempt only once that is written
+    // a unit that has just failed for being late has an attempt only once the failure is written
     const units = ids.map(({ unitId }) => unitId);
     await moveAcross(this.#db, now, Infinity, this.#ways.allocate, { ns, units });
     return findAttempts(this.#db, ns, ids, now);
@@ -1091,10 +1091,10 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
 const noClaim: Claimed = { attempts: [], more: false };
 
-/** Names may have any characters: the length tells where the namespace ends. */
+/** Names may have any characters: the length marks the end of the namespace. */
 const specKey = (ns: string, ref: WorkSpecRef): string => `${ns.length} ${ns}${workSpecName(ref)}`;
 
-/** The one for this key, made when it is asked for; forgotten when there are many, which loses nothing but company. */
+/** The merge of this key, created on first use. All are dropped when there are too many; then only some requests are not merged. */
 function mergeOf<Item, Answer>(
   merges: Map<string, Merge<Item, Answer>>,
   key: string,
@@ -1108,7 +1108,7 @@ function mergeOf<Item, Answer>(
   return made;
 }
 
-/** Unit ids, taken from the database by the block: what is left of one when a daemon ends is never used. */
+/** Takes unit ids from the database by the block. The ids that are left of a block when a daemon ends are never used. */
 class UnitIds {
   readonly #session: Session;
   #next = 1;
@@ -1118,7 +1118,7 @@ class UnitIds {
     this.#session = session;
   }
 
-  /** Over the session that is given: who is in a transaction must not wait for another connection. */
+  /** Uses the given session: a transaction must not wait for another connection. */
   async take(count: number, session: Session = this.#session): Promise<number[]> {
     const ids: number[] = [];
     const fill = (): void => {
@@ -1133,7 +1133,7 @@ class UnitIds {
       );
       for (const [block] of rows as [number][]) {
         const start = (block - 1) * unitBlock + 1;
-        // somebody else may have taken a block meanwhile: what is left of it goes first
+        // a concurrent call may have taken a block meanwhile: the rest of that block is used first
         if (this.#next > this.#end) [this.#next, this.#end] = [start, start + unitBlock - 1];
         else for (let id = start; id < start + unitBlock; id++) this.#spare.push(id);
         fill();

@@ -1,4 +1,4 @@
-/** Housekeeping, a bounded piece at a time: what is past its time, what ended long ago, and what deletion left behind. */
+/** The sweep: housekeeping in bounded steps, of overdue work, of units that ended long ago, and of rows that deletions left behind. */
 import {
   countRetired,
   exhaustUnits,
@@ -25,7 +25,7 @@ import { int8s } from "./values.ts";
 import { readMeta } from "./work-specs.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
-/** Dead specs stay this long after their last unit: no statement that saw them alive runs longer. */
+/** Deleted specs stay this long: no statement that saw them alive runs longer. */
 const graveHours = 1;
 
 export async function purgeUnits(
@@ -36,7 +36,7 @@ export async function purgeUnits(
 ): Promise<Slice & { changed: string[] }> {
   return db.transaction(
     async (tx) => {
-      // several daemons may purge at once: each takes what the others have not
+      // several daemons may purge at once: each skips the units that others have locked
       const rows = await tx.rows(
         `SELECT u.id FROM @spec s, LATERAL (
            SELECT id FROM @unit WHERE spec = s.id ORDER BY key LIMIT $1 FOR UPDATE SKIP LOCKED
@@ -85,14 +85,14 @@ export async function purgeUnits(
   );
 }
 
-/** Units that have reached a limit of their own: as the index of these has it. */
+/** Whether a unit has reached its own try limit, worded like the index `waiting_spent`. */
 const isOwnSpent = "w.status = 0 AND w.max_tries > 0 AND w.tries >= w.max_tries";
 
 interface SweepSpec {
   id: number;
   namespace: Buffer;
   past: boolean;
-  /** Tries after which a unit fails, and whether a unit has reached a limit of its own. */
+  /** The try limit of the spec, and whether a unit has reached its own limit. */
   limit: number;
   spent: boolean;
   counted: boolean;
@@ -119,8 +119,8 @@ export async function sweepStore(
     swept.generated += generated;
     if (expired + due + generated > 0) changed.push(spec.namespace);
   }
-  // one work spec after the other, until no spec has any: what was past its time may have been tried too often, and so may what
-  // one of them frees
+  // repeat over all work specs until none has exhausted units: units whose lease expired may have been tried too often, and so
+  // may the dependents that a failed unit releases
   for (let before = -1; before !== swept.exhausted;) {
     const again = before >= 0;
     before = swept.exhausted;
@@ -135,7 +135,7 @@ export async function sweepStore(
   for (const spec of specs) {
     const before = total();
     if (!(await groupFailures(db, spec.id, Math.max(1, left())))) swept.more = true;
-    // what was failed just now counts: here, or in another spec whose units this one's waited for
+    // read the counts again if units failed just now, in this spec or in one that its units depend on
     const { retention } =
       swept.expired + swept.exhausted > 0 ? ((await readSpecs(db, spec.id, now))[0] ?? spec) : spec;
     for (const kept of retention)
@@ -150,7 +150,7 @@ export async function sweepStore(
   return { swept, changed };
 }
 
-/** How far was looked through what is looked through piece by piece. */
+/** How far the parts of the sweep that work piece by piece have come. */
 export interface SweepCursors {
   log: LogCursor;
   lists: ListCursor;
@@ -163,7 +163,7 @@ interface LogCursor {
   at: number;
 }
 
-/** Forgets claims of which no unit is left, a few at a time, round and round. */
+/** Deletes log rows of which no unit is left, a few at a time, round and round. */
 async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
   const rows = await db.write(
     `WITH looked AS MATERIALIZED (
@@ -181,7 +181,7 @@ async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
   Object.assign(cursor, { namespace, worker, at });
 }
 
-/** The work specs that something may have to be done for, or one of them. */
+/** All work specs or one of them, with what the sweep may have to do for them. */
 async function readSpecs(db: Database, only: number | null, now: number): Promise<SweepSpec[]> {
   const rows = await db.rows(
     `SELECT s.id, n.name, ${isPast("s", "$1::bigint")}, s.meta, c.finished, c.failed,
@@ -250,7 +250,7 @@ async function retire(
   allocate: Allocate,
 ): Promise<number> {
   const code = statusCode[status];
-  // the lists are in order; some have no unit any more, and one that ended twice in a millisecond is in two of them
+  // the lists are in order; some have only stale units, and a unit that ended twice in a millisecond is in two of them
   const oldest = `
     SELECT u.id, e.at FROM @ended e CROSS JOIN LATERAL unnest(e.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")}
     WHERE e.spec = $1 AND e.status = ${code} AND ${isMember} ORDER BY e.at, u.id LIMIT $2`;
@@ -281,7 +281,7 @@ async function retire(
   );
 }
 
-/** Passed locks, old request ids, and workers that were not seen for long and hold nothing. */
+/** Deletes expired locks, old request ids, and workers that were not seen for long and hold nothing. Returns the number of workers. */
 async function forgetOld(tx: Session, limits: SweepLimits, now: number): Promise<number> {
   await foldTallies(tx, 1000, now);
   await sweepLanes(tx, 1000, now);
@@ -292,7 +292,7 @@ async function forgetOld(tx: Session, limits: SweepLimits, now: number): Promise
     limits.requestsBefore,
   ]);
   let forgotten = 0;
-  // parents go after their last child
+  // parents are deleted after their last child
   for (let last = -1; last !== forgotten;) {
     last = forgotten;
     forgotten += await forgetWorkers(tx, limits.workersBefore);
@@ -313,7 +313,7 @@ async function forgetWorkers(tx: Session, before: number): Promise<number> {
   );
   for (const [namespace, name] of rows) {
     await tx.rows("DELETE FROM @log WHERE namespace = $1 AND worker = $2", [namespace, name]);
-    // a worker of this name that comes later has lost nothing
+    // a later worker of this name has lost nothing
     await tx.rows(
       `UPDATE @history h SET held = false FROM @unit u JOIN @spec s ON s.id = u.spec
        WHERE h.held AND h.worker = $2 AND ${isRow("u.id", "h.unit")} AND s.namespace = $1`,

@@ -1,7 +1,7 @@
 /**
- * Counts without counting, and without a row that everybody waits for: every server process has its own row per work
- * spec, so that two transactions never write the same one, and a count is the sum of a few rows. Written by the
- * transaction that changes what is counted. `foldTallies` joins the rows of processes that have ended.
+ * Counts of units without counting rows, and without a row that all transactions wait for: every server process has its own row
+ * per work spec, so that two transactions never write the same one, and a count is the sum of a few rows. The transaction that
+ * changes the units writes them. `foldTallies` merges the rows of processes that have ended.
  */
 import { workUnitStatuses, type Tally, type SpecTally, nameFromBytes } from "../core/index.ts";
 import type { Session } from "./connection.ts";
@@ -11,7 +11,7 @@ import { byteas, float8s, int8s } from "./values.ts";
 export type Delta = Tally & {
   removedFinished: number;
   removedFailed: number;
-  /** Units that became available or changed their place, and the first of them. */
+  /** Units that became available or changed their place, and the first place among them. */
   arrivals: number;
   first: Place | null;
   /** The latest end of an attempt. */
@@ -36,13 +36,13 @@ const countColumns =
   "available, delayed, blocked, pending, finished, failed, removed_finished, removed_failed";
 
 /**
- * Adds rows of changes, one per spec, to the counts. Beside the counts stand how many units became available, when (in
- * seconds), and the first place among them: see floor.ts. `freed` is when the last attempt ended: whoever takes its place under a
- * limit begins no earlier, also when another daemon ended it and this one's request is older than that.
+ * Adds rows of changes, one per spec, to the counts. They also have how many units became available, when (in seconds), and the
+ * first place among them: see floor.ts. `freed` is when the last attempt ended: an attempt that takes its place under a limit
+ * begins no earlier, even if another daemon ended it and this daemon's request is older than that.
  */
 export const tallyInsert = `INSERT INTO @tally AS t (spec, shard, ${countColumns}, arrivals, epoch, place, key, freed)`;
 
-/** The second that arrivals are noted under. A request that waited may bring an earlier one: it counts for the latest. */
+/** The second that arrivals are recorded under. A request that waited may have an earlier one: its arrivals count for the latest. */
 export const epochOf = (now: number): number => Math.floor(now / 1000);
 
 const newer = "excluded.arrivals > 0 AND excluded.epoch > t.epoch";
@@ -62,7 +62,7 @@ export const tallyConflict = `ON CONFLICT (spec, shard) DO UPDATE SET
   key = CASE WHEN ${first} THEN excluded.key ELSE t.key END,
   freed = greatest(t.freed, excluded.freed)`;
 
-/** A change of counts without arrivals, and without ends. */
+/** The values of a change without arrivals and without ended attempts. */
 export const noArrivals = "0, 0, NULL::float8, NULL::bytea, 0";
 
 export async function writeTallies(
@@ -135,7 +135,10 @@ export async function readTallies(session: Session, namespace: Buffer | null): P
   });
 }
 
-/** Joins the counts of server processes that are no longer there; everybody then begins at the start. What is being written just now is left for next time. */
+/**
+ * Merges the counts of server processes that have ended; all claims then begin at the start. Rows that are locked are left for
+ * the next time.
+ */
 export async function foldTallies(tx: Session, limit: number, now: number): Promise<void> {
   await tx.rows(
     `WITH old AS MATERIALIZED (

@@ -1,6 +1,6 @@
 /**
- * Statements that write different rows, gathered and sent as one: a round trip instead of several. They see the database as it was
- * before all of them, and answer nothing.
+ * Collects statements that write different rows, and sends them as one: a round trip instead of several. They all see the
+ * database as it was before the first of them, and return no rows.
  */
 import type { Row, Session } from "./connection.ts";
 

@@ -1,4 +1,4 @@
-/** How units are written: many to a statement, when the rules are done with them. */
+/** Writes units, many per statement, after the rules have changed them. */
 import { hasTimer, nameToBytes, nextTimer, type AttemptState } from "../core/index.ts";
 import { isRow, type Session } from "./connection.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
@@ -6,7 +6,7 @@ import { placeOf } from "./floor.ts";
 import { attemptCode, laneOf, statusCode, writeErrors, type Unit } from "./units.ts";
 import { bools, byteas, dataBytes, float8s, int2s, int4s, int8s, longestKey, texts } from "./values.ts";
 
-/** The key of a unit: its name, or what stands for a long one. */
+/** The key of a unit: its name, or a shorter key for a long name. */
 type KeyOf = (unit: Unit) => Buffer;
 
 export async function insertUnits(tx: Session, units: readonly Unit[], keyOf: KeyOf): Promise<void> {

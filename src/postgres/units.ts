@@ -37,7 +37,7 @@ export interface Spec extends SpecState {
   readonly namespaceId: number;
   meta: WorkSpecMeta;
   full: number;
-  /** The partition that was served last, and how many units it has had of its turn. */
+  /** The partition that was served last, and how many units of its current turn it has received. */
   cursor: string;
   turn: number;
   /** When to look for partitions that have no lanes yet; 0 is never. */
@@ -48,22 +48,25 @@ export interface Unit extends UnitState {
   readonly spec: Spec;
   status: WorkUnitStatus;
   extras: Extras;
-  /** Whether it has rows in `need`, and whether others have or had rows there that name it. The first of a unit with a timer, too. */
+  /**
+   * `needs`: the unit has rows in `need`, or a timer. `dependents`: other units have or had rows there that name it, or it is in
+   * a batch.
+   */
   needs: boolean;
   dependents: boolean;
-  /** What the database has; null for a unit that is not there yet. */
+  /** What is stored; null for a new unit. */
   readonly stored: Stored | null;
 }
 
 interface Stored {
   readonly status: WorkUnitStatus;
   readonly data: Data | null;
-  /** Undefined when the attempt's data is the unit's. */
+  /** Undefined if the attempt has no data of its own, but that of the unit. */
   readonly attemptData: Data | null | undefined;
   readonly labels: readonly string[];
   readonly partition: string;
   readonly begun: boolean;
-  /** Whether it says anything of its tries, and of time. */
+  /** Whether the unit has retry settings, and time settings. */
   readonly retry: boolean;
   readonly timing: boolean;
   readonly standing: Standing;
@@ -81,7 +84,7 @@ export const specColumns =
   "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor, s.turn, s.breaker, s.build_lanes";
 export const specColumnCount = 11;
 
-/** A unit's columns, its spec's, and whatever else was asked for. */
+/** The columns of a unit and of its spec; `restOf` returns the columns after these. */
 export const fullColumns = `${unitColumns}, ${specColumns}`;
 export const restOf = (row: Row): Row => row.slice(unitColumnCount + specColumnCount);
 
@@ -214,7 +217,7 @@ const readNames = (value: unknown): readonly string[] =>
 
 const readPartition = (bytes: Buffer | null): string => (bytes === null ? "" : nameFromBytes(bytes));
 
-/** The lane of a unit and its partition where that is long: none is null, or empty where units are handed out by partition. */
+/** The lane of a unit, and its partition if that is long. Without a partition the lane is null, or empty if the spec has lanes. */
 export function laneOf(
   partition: string | undefined,
   meta: WorkSpecMeta,
@@ -235,7 +238,7 @@ const readProgress = (text: string | null): AttemptProgress | null =>
 export const writeErrors = (errors: readonly string[]): string | null =>
   errors.length === 0 ? null : JSON.stringify(errors);
 
-/** The rule of time, for a unit that was only read: an attempt whose lease has ended is expired. */
+/** Applies time to a unit that was only read: a pending attempt whose lease has ended is expired. */
 export function asOf(unit: Unit, now: number): Unit {
   const { attempt } = unit;
   if (attempt?.status === "pending" && attempt.expiration <= now) {

@@ -101,8 +101,8 @@ export const texts = (items: readonly (string | null)[]): Buffer =>
 // ---- rows of COPY in binary form
 
 /**
- * Rows of a binary COPY, written one after the other into one buffer: a bulk add makes no object per field, and data that is
- * text goes straight from the string to where it is sent from.
+ * Rows of a binary COPY, written one after the other into one buffer: a bulk add makes no object per field, and text is encoded
+ * straight into the buffer that is sent.
  */
 export class CopyRows {
   #buffer: Buffer;
@@ -113,7 +113,7 @@ export class CopyRows {
     this.#at = copyHead.copy(this.#buffer);
   }
 
-  /** Begins a row of so many fields; all of them must follow. */
+  /** Begins a row; exactly this many fields must follow. */
   row(fields: number): void {
     this.#room(2);
     this.#at = this.#buffer.writeInt16BE(fields, this.#at);
@@ -153,7 +153,7 @@ export class CopyRows {
     this.#at += 4 + length;
   }
 
-  /** The whole of it; nothing can be written after this. */
+  /** Ends the COPY and returns all of it; nothing can be written after this. */
   end(): Buffer {
     this.#room(2);
     this.#at = this.#buffer.writeInt16BE(-1, this.#at);
@@ -174,7 +174,7 @@ const copyHead = Buffer.concat([Buffer.from("PGCOPY\n\xff\r\n\0", "latin1"), Buf
 
 type Parse = (text: string) => unknown;
 
-/** Whole numbers, digit by digit: no text is made of each. */
+/** Parses an array of integers digit by digit, without a string for each. */
 const numbers: Parse = (text) => {
   const items: number[] = [];
   if (text === "{}") return items;
@@ -219,7 +219,7 @@ const parsers = new Map<number, Parse>([
 
 const asText: Parse = (text) => text;
 
-/** What `pg` asks how to read a column: every bigint here is an id, a count or a time, and exact as a number. */
+/** The parsers that `pg` uses for columns: every bigint here is an id, a count or a time, and exact as a number. */
 export const rowTypes = { getTypeParser: (type: number): Parse => parsers.get(type) ?? asText };
 
 // ---- bytes as text
@@ -241,7 +241,7 @@ export function unescape(text: string): Buffer {
   return buffer.subarray(0, length);
 }
 
-/** Names or data that follow each other in such a text, to be taken one by one. Mostly it is ASCII without a backslash. */
+/** Reads names or data that follow each other in such a text, one by one. Mostly the text is ASCII without a backslash. */
 export class Pieces {
   readonly #text: string;
   /** Null where the text is plain. */
@@ -256,7 +256,7 @@ export class Pieces {
   name(length: number): string {
     const from = this.#at;
     this.#at += length;
-    // a copy: a name may be kept for long, and a part of the text would keep all of it
+    // a copy: a name may be kept for long, and a slice would keep the whole text in memory
     return this.#bytes === null
       ? Buffer.from(this.#text.slice(from, this.#at), "latin1").toString("latin1")
       : nameFromBytes(this.#bytes.subarray(from, this.#at));
@@ -276,12 +276,12 @@ export class Pieces {
 /** Names up to this many bytes are their own keys; longer ones: see `long-names.ts`. */
 export const longestKey = 2536;
 
-/** As much of a name as keys begin with: it is not after the name's own key. */
+/** The part of a name that its key begins with. It sorts at or before the key. */
 export const keyPrefix = (name: Buffer): Buffer => name.subarray(0, longestKey);
 
 /**
- * A partition as units are found by it: a long one is shortened to its beginning and a hash, so that it fits into an index entry with
- * the longest key; then it is kept beside it in full.
+ * The lane of a partition: a long one is shortened to its first 16 bytes and a hash, so that it fits into an index entry with the
+ * longest key. Then `long` is the whole partition.
  */
 export function laneKey(partition: string): { lane: Buffer; long: Buffer | null } {
   const whole = nameToBytes(partition);
@@ -294,15 +294,15 @@ export function laneKey(partition: string): { lane: Buffer; long: Buffer | null 
 
 export const nameOf = (key: Buffer, long: Buffer | null): string => nameFromBytes(long ?? key);
 
-/** Text that may have zero bytes or halves of characters, where it is only compared: any injective form will do. */
+/** Text that is only compared, and may have zero bytes or halves of surrogate pairs: any injective encoding will do. */
 export const textKey = (text: string): Buffer => Buffer.from(text, "utf16le");
 export const keyText = (key: Buffer): string => key.toString("utf16le");
 
 // ---- data
 
 /**
- * Data says its encoding by its first byte: JSON text begins with white space or `{`, a CBOR map with 0xA0 to 0xBF, and
- * JSON text that UTF-8 cannot say (half a character in a string) is written in UTF-16 after a zero byte.
+ * The first byte of data shows its encoding: JSON text begins with white space or `{`, a CBOR map with 0xA0 to 0xBF, and JSON
+ * text that UTF-8 cannot represent (half of a surrogate pair in a string) is written in UTF-16 after a zero byte.
  */
 export function dataBytes(data: Data | null): Buffer | null {
   if (data === null) return null;

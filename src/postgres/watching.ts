@@ -1,14 +1,14 @@
 /**
- * Who waits here for work, for units to end or for messages, wherever that happens.
+ * Wakes up callers in this daemon that wait for work, for units to end or for messages, whichever daemon causes it.
  *
- * Other daemons announce what they changed, by namespace and a few times a second. That is a hint: it is not sent when the
- * daemon is killed first, and not heard while the connection that listens is down or silent. So while anybody waits, one
- * statement a second asks for the state of all namespaces that are waited for, as one short mark each, and a mark that
- * differs from the last one counts as an announcement. Nobody waits: nothing is asked.
+ * Other daemons announce their changes, by namespace. An announcement is a hint: it is not sent if the daemon is killed first,
+ * and not received while the listening connection is down or silent. So while callers wait, one statement a second reads the
+ * state of all watched namespaces, as one short mark each, and a mark that differs from the last one counts as an announcement.
+ * Without waiting callers nothing is read.
  *
- * Nobody is told of ends: a daemon that settles pays nothing for those who wait elsewhere. A daemon in which somebody waits for
- * ends or messages of a namespace that changed asks for all of them at once, in one statement, and never spends more than a
- * fifth of its time so.
+ * Announcements do not name ended units: a daemon that settles pays nothing for callers that wait elsewhere. When a namespace
+ * changes, a daemon with callers that wait for ends or messages in it asks for all of them at once, and spends at most a fifth of
+ * its time on this.
  */
 import { nameToBytes, Watches } from "../core/index.ts";
 import type { Row, Session } from "./connection.ts";
@@ -16,25 +16,25 @@ import { orLate, type LivePool } from "./live.ts";
 import type { Notifier } from "./notify.ts";
 import { byteas, int8s } from "./values.ts";
 
-/** Between two rounds over all namespaces that are waited for. Together with the claim this keeps the promise of 2 s. */
+/** Between two rounds over all watched namespaces. With the claim, this keeps the promise that work reaches an idle worker within 2 s. */
 const roundMs = 1000;
-/** An answer that takes longer than this, and longer than the last ones, is looked for on another connection. */
+/** An answer that takes longer than this, and than three times the last one, is asked for on another connection. */
 const answerMs = 300;
-/** Asked about in one statement. */
+/** The most units or queues in one statement. */
 const maxAtOnce = 5000;
-/** Between two looks at least, and at most. */
+/** The least and the most time between two checks of a namespace. */
 const shortestGapMs = 5;
 const longestGapMs = 1000;
 
 interface Space {
   watches: Watches;
-  /** The state of the namespace when it was last read; null when callers must look whatever it is. */
+  /** The mark of the namespace when it was last read; null if the next round must count as a change. */
   mark: string | null;
-  /** A look is under way or planned. */
+  /** A check is in progress or scheduled. */
   busy: boolean;
-  /** Something changed since the look began. */
+  /** Something changed since the check began. */
   again: boolean;
-  /** Not before this time, by the machine's steady clock. */
+  /** No check before this time, by the machine's monotonic clock. */
   notBefore: number;
 }
 
@@ -44,7 +44,7 @@ export class Watching {
   readonly #notifier: Notifier;
   readonly #spaces = new Map<string, Space>();
   #round: NodeJS.Timeout | null = null;
-  /** How long the last answer took: where there are thousands of work specs, that is long. */
+  /** How long the last answer took: with thousands of work specs, it takes long. */
   #usualMs = 0;
   #closed = false;
 
@@ -90,7 +90,7 @@ export class Watching {
     return setTimeout(() => void this.#look(), ms).unref();
   }
 
-  /** One round: finds the namespaces that changed without anybody saying so. */
+  /** One round: finds the namespaces that changed without an announcement. */
   async #look(): Promise<void> {
     const begin = performance.now();
     const names = [...this.#spaces.keys()];
@@ -105,14 +105,14 @@ export class Watching {
       });
       await this.#pool.endSilent(this.#session);
     } catch {
-      // a database that does not answer now is asked again in a second
+      // if the database does not answer, the next round asks again in a second
     }
     const spent = performance.now() - begin;
     const idle = this.#closed || this.#spaces.size === 0;
     this.#round = idle ? null : this.#later(Math.min(roundMs, Math.max(roundMs - spent, 4 * spent)));
   }
 
-  /** On the connection that listens, which shows that it lives; else, or when that is late, on any. */
+  /** On the listening connection, which also checks it; if there is none or it is late, on any other. */
   async #marks(names: readonly string[]): Promise<string[]> {
     const values = [byteas(names.map(nameToBytes))];
     const ask = (): Promise<Row[]> => this.#session.rows(marksSql, values);
@@ -120,7 +120,7 @@ export class Watching {
     const patienceMs = Math.min(roundMs, Math.max(answerMs, 3 * this.#usualMs));
     let rows = await orLate(this.#notifier.ask(marksSql, values) ?? ask(), patienceMs, null);
     if (rows === null) {
-      // if one connection died without a word, others may have
+      // if one connection failed silently, others may have, too
       this.#pool.suspect();
       begin = performance.now();
       rows = await ask();
@@ -133,7 +133,7 @@ export class Watching {
     return this.#spaces.has(ns);
   }
 
-  /** This daemon itself ended a unit: who waits for it here need not be asked for. */
+  /** This daemon itself ended these units: wakes up their callers without a query. */
   ended(ns: string, units: readonly number[]): void {
     const space = this.#spaces.get(ns);
     if (space?.watches.hasUnits === true) for (const unit of units) space.watches.ended(unit);
@@ -163,7 +163,7 @@ export class Watching {
     try {
       if (!this.#closed) await this.#ask(ns, space.watches);
     } catch {
-      // what changed was not seen: the next round counts as a change
+      // the change was not checked: the next round counts as a change
       space.mark = null;
     }
     const spent = performance.now() - begin;
@@ -197,13 +197,13 @@ export class Watching {
 /** A stable function, which an index condition may use. */
 const serverNow = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint";
 
-/** It may have become so during the look. */
+/** `again` may have been set during the check. */
 const isDue = ({ again }: Space): boolean => again;
 
 /**
- * The state of each namespace as a short text that differs after every change that may matter to a caller who waits. `xmin` is
- * the transaction that wrote a row, so no change of a namespace, a spec or its counts goes unseen. What becomes due by time
- * alone, or by a delay or lease that was moved without changing a count, is the rest.
+ * The mark of each namespace: a short text that differs after every change that may matter to a waiting caller. `xmin` is the
+ * transaction that wrote a row, so it shows every change of a namespace, a spec or its counts. The rest shows what becomes due by
+ * time alone, or by a delay or lease that was moved without changing a count.
  */
 export const marksSql = `
   SELECT hashtextextended(concat(n.xmin, (

@@ -40,7 +40,7 @@ export async function readNamespaces(session: Session, ns: string | null): Promi
   );
 }
 
-/** The namespace's id, and whether it had to be made. */
+/** The id of the namespace, which is created if it does not exist. With `lock` its row is locked. */
 export async function openNamespace(tx: Session, ns: string, lock = false): Promise<number> {
   const name = nameToBytes(ns);
   const select = `SELECT id FROM @namespace WHERE name = $1 AND NOT dead ${lock ? "FOR UPDATE" : ""}`;
@@ -91,7 +91,7 @@ export async function killNamespace(tx: Session, ns: string): Promise<boolean> {
 /** Parsed metadata by its text: a claim reads the same few texts again and again. */
 const parsed = new Map<string, WorkSpecMeta>();
 
-/** As the column has it. */
+/** Reads the column `breaker`. */
 export const readBreaker = (text: string | null): BreakerState =>
   text === null ? noBreakerState : (JSON.parse(text) as BreakerState);
 
@@ -113,7 +113,7 @@ export function readMeta(
   return { ...meta, nextContinuous, nextRun: nextRun ?? 0, lastRun: lastRun ?? 0, breakerState };
 }
 
-/** Without what claims, schedules and breakers change, so that the text stays the same. */
+/** Without the fields that claims, schedules and breakers change, so that the text stays the same. */
 const writeMeta = (meta: WorkSpecMeta): string =>
   JSON.stringify({ ...meta, nextContinuous: 0, nextRun: 0, lastRun: 0, breakerState: {} });
 
@@ -187,7 +187,7 @@ export async function writeWorkSpecs(
     const name = workSpecName(put.ref);
     const meta = metas[i];
     if (meta === undefined) throw new Error("unreachable");
-    // one name twice in a call: the later one finds what the earlier one made
+    // a name that occurs twice in a call: the later put sees the result of the earlier one
     const old = specs.get(name);
     const data = put.data ?? old?.data;
     if (data === undefined) throw missingWorkSpec(put.ref);

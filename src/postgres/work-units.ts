@@ -26,7 +26,7 @@ interface Range {
   values: unknown[];
 }
 
-/** Conditions on names. `$1` is the spec; keys are compared where they are looked for. */
+/** Conditions on names and end times. `$1` is the spec; `keys` is the alias of the table whose keys are compared. */
 async function nameRange(session: Session, spec: Spec, where: WorkUnitWhere, keys = "u"): Promise<Range> {
   const conditions: string[] = [];
   const values: unknown[] = [];
@@ -41,7 +41,7 @@ async function nameRange(session: Session, spec: Spec, where: WorkUnitWhere, key
     const start = nameToBytes(where.prefix);
     const end = prefixEnd(where.prefix);
     conditions.push(`${keys}.key >= ${value(keyPrefix(start))}::bytea`);
-    // the key of a very long name is not all of it
+    // the key of a very long name is not the whole name
     conditions.push(`coalesce(u.long_name, u.key) >= ${value(start)}::bytea`);
     if (end !== null) {
       const whole = value(end);
@@ -54,12 +54,12 @@ async function nameRange(session: Session, spec: Spec, where: WorkUnitWhere, key
   return { conditions, values };
 }
 
-/** So many rows are read by their status and sorted, rather than found one by one in the order of names. */
+/** Up to this many units are read by their status and sorted, instead of searched for in name order. */
 const fewEnough = 20_000;
 
 /**
- * The first matching units in name order. All statuses: along the index of names. Some: by the small indexes of the statuses
- * when there are few of them, else along the names too, where many are met.
+ * The first matching units in name order. For all statuses, scans the index of names. For some, reads the units by status if they
+ * are few; otherwise scans the names, too, where it meets many of them.
  */
 async function selectUnits<Found>(
   session: Session,
@@ -81,7 +81,7 @@ async function selectUnits<Found>(
   let from = `@unit u WHERE u.spec = $1${condition}`;
   if (codes !== null) {
     if (where.names === undefined && (await isRare(session, spec, statuses ?? []))) {
-      // MATERIALIZED: no walk along the names instead
+      // MATERIALIZED: keeps the planner from scanning the names instead
       const parts = codes.map(
         (code) =>
           `SELECT * FROM @unit u WHERE u.id = ANY (${idsOf("$1", code)}) AND u.status = ${code}${condition}`,
@@ -95,8 +95,8 @@ async function selectUnits<Found>(
 }
 
 /**
- * The same of units with a label or of a failure group, along the index of these. LATERAL and LIMIT keep the planner from
- * beginning with the units.
+ * The same for units with a label or in a failure group, by the index of these. LATERAL and LIMIT keep the planner from beginning
+ * with the units.
  */
 async function selectListed<Found>(
   session: Session,
@@ -110,7 +110,7 @@ async function selectListed<Found>(
   if (statuses?.length === 0 || names?.length === 0) return [];
   const { conditions, values } = await nameRange(session, spec, where, "b");
   const given = [spec.id, ...values, error ?? labelKey(label ?? ""), limit];
-  // of both, the group is the smaller one
+  // with both conditions, begin with the failure group: it is the smaller one
   if (error !== undefined && label !== undefined) {
     given.splice(-1, 0, labelKey(label));
     conditions.push(
@@ -151,7 +151,7 @@ export async function countUnits(
   return { counts, next: more && last !== undefined ? nameOf(last[1], last[2]) : null };
 }
 
-/** Since when units wait, of those at both ends of the claim order of each work spec; see `availableSince` of core. */
+/** Since when units wait, among samples from both ends of the claim order of each work spec; see `availableSince` of core. */
 export const waitingSinceSql = `
   SELECT n.name, s.name, c.available, least(first.since, last.since)
   FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead, LATERAL ${tallyOf("s.id")} c,

@@ -102,7 +102,7 @@ export async function writeWorkers(
   changes: readonly WorkerChange[],
   now: number,
 ): Promise<WorkerRow[]> {
-  // setting parents is rare, and two at once could close a circle together: then the namespace's row is held
+  // two concurrent changes of parents could close a cycle together: lock the namespace's row, since such changes are rare
   const rewired = changes.some(({ parent }) => parent !== undefined);
   const namespace = await openNamespace(tx, ns, rewired);
   if (rewired) await refuseCycles(tx, namespace, changes);
@@ -129,7 +129,7 @@ async function refuseCycles(tx: Session, namespace: number, changes: readonly Wo
   checkParents(changes, (name) => known.get(name));
 }
 
-/** One statement: what is absent stays, and a worker that is not known is made. */
+/** Updates the fields that are given, and creates the worker if it does not exist. */
 async function writeWorker(
   tx: Session,
   namespace: number,
@@ -208,8 +208,8 @@ const heldStatements = {
 } as const;
 
 /**
- * What a worker, or its children, hold now: looks through all that runs in the namespace. And what they lost while the lease
- * had not ended.
+ * The attempts that a worker, or its children, hold now, from all running units of the namespace; and those that they lost before
+ * the lease ended.
  */
 export async function heldAttempts(
   session: Session,
@@ -238,7 +238,7 @@ export async function heldAttempts(
     .map(({ row }) => row);
 }
 
-/** Newest first. Attempts of units that are gone are passed over. */
+/** The attempts of a worker, newest first. Skips those of deleted units. */
 export async function loggedAttempts(
   session: Session,
   ns: string,
@@ -261,7 +261,7 @@ export async function loggedAttempts(
     const keys: (AttemptKey & { at: number })[] = [];
     for (const [at, units, numbers] of rows) {
       before = at;
-      // the row of the page before was removed: this is one after it
+      // the row where the previous page ended was deleted: this row comes after it
       if (place !== null && at !== place) skipping = false;
       for (let i = units.length - 1; i >= 0; i--) {
         const key = { unitId: units[i] ?? 0, number: numbers[i] ?? 0, at };

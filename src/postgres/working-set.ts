@@ -1,9 +1,9 @@
 /**
- * The rows of a verb in PostgreSQL: read and locked when a rule asks for them, many to a statement, and written together
- * when the rule is done, one statement for each kind of change.
+ * The working set of an operation in PostgreSQL. Rows are read and locked when a rule asks for them, many per statement, and
+ * written together when the rule is done, one statement for each kind of change.
  *
- * Rows are locked in the order of their ids, so that two transactions that want the same rows wait and do not deadlock.
- * Dependents are locked later, as they are found: for them a deadlock is possible, and the transaction is tried again.
+ * Rows are locked in the order of their ids, so that two transactions that need the same rows wait for each other and do not
+ * deadlock. Dependents are locked later, as they are found: for them a deadlock is possible, and the transaction is retried.
  */
 import {
   areExtras,
@@ -64,7 +64,7 @@ import { fullColumns, pastColumns, readPast, readSpecOf, readUnit, type Spec, ty
 import { byteas, int4s, int8s, keyPrefix, laneKey, longestKey } from "./values.ts";
 import { findSpecs } from "./work-specs.ts";
 
-/** Takes unit ids. */
+/** Takes ids for units and lease rows. */
 export type Allocate = (count: number, session: Session) => Promise<number[]>;
 
 /** Unit ids are taken from a sequence by the block, and are known before anything is written. */
@@ -80,19 +80,19 @@ const loadByName = loadSql("u.spec = $2 AND u.key = ANY ($1::bytea[])");
 const loadByTarget = loadSql(
   "u.id = ANY (ARRAY(SELECT DISTINCT d.unit FROM @need d WHERE d.target = ANY ($1::bigint[])))",
 );
-/** In two steps: rows are locked in claim order, as claims do, and what others have locked is passed over. */
+/** Picks available units: locks them in claim order, as claims do, and skips those that are locked. A second statement reads them. */
 const pickReady = `
   SELECT u.id FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")}
   WHERE w.spec = $1 AND w.status = 0 AND u.status = 0 AND NOT w.unit = ANY ($3::bigint[])
   ORDER BY w.at, w.key LIMIT $2 FOR UPDATE OF u SKIP LOCKED`;
 
-/** Units that are to be handed out: what others have locked is passed over. */
+/** Locks and reads units to claim, and skips those that other transactions have locked. */
 const lockReady = `
   SELECT ${fullColumns}
   FROM @unit u JOIN @spec s ON s.id = u.spec JOIN @namespace n ON n.id = s.namespace
   WHERE u.id = ANY ($1::bigint[]) AND u.status = 0 ORDER BY u.id FOR UPDATE OF u SKIP LOCKED`;
 
-/** Leases that have ended are counted out; known units are counted by `count`. */
+/** Pending units with expired leases are left out; units of the set are counted by `count`. */
 const countsSql = (lapsedBy: string, known: string): string => `
   SELECT c.available, c.delayed, c.blocked, c.pending - (SELECT count(*) FROM @unit u WHERE ${isLapsed("$1", `${lapsedBy}::bigint`)}
     AND NOT u.id = ANY (${known}::bigint[])), c.finished, c.failed,
@@ -118,7 +118,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #needs = new Map<number, readonly Need[]>();
   readonly #rewired = new Set<Unit>();
   readonly #met: { unit: Unit; position: number }[] = [];
-  /** Where targets stood that are not in this set. */
+  /** The status of targets that are not in this set. */
   readonly #targets = new Map<number, WorkUnitStatus | null>();
   readonly #dependents = new Map<number, Set<number>>();
   readonly #past = new Map<string, AttemptState>();
@@ -132,17 +132,17 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #batches = new Map<string, BatchRow>();
   readonly #savedBatches = new Map<string, { namespace: string; batch: BatchRow }>();
   readonly #runs = new Map<number, { nextRun: number; lastRun: number }>();
-  /** What was in the windows of breakers, and what this verb adds, by time. */
+  /** The counts in the windows of breakers, and what this operation adds, by time. */
   readonly #counted = new Map<number, OutcomeCounts>();
   readonly #outcomes = new Map<number, Map<number, Map<string, number>>>();
   readonly #breakers = new Set<Spec>();
   readonly #messages: NewMessage[] = [];
   readonly #told = new Map<string, number>();
-  /** Only while a claim by partition looks at them. */
+  /** Only while a claim by partition uses them. */
   readonly #lanes = new Map<number, SpecLanes>();
   readonly #running = new Map<string, number>();
   readonly #freed = new Map<number, number>();
-  /** By spec, with what runs in other specs. */
+  /** By spec, with the number of units that run in other specs. */
   readonly #limits = new Map<number, SharedLimitState[]>();
   readonly #paid = new Map<string, { namespace: number; name: string; full: number }>();
   readonly #flow = new Set<Spec>();
@@ -156,8 +156,9 @@ export class PostgresSet extends WorkingSet<Unit> {
   #lastId = 0;
 
   /**
-   * Leases that ended until `lapsedBy` hold no place. A claim gives 0: a lease whose end is not in its row yet may still be renewed by a
-   * call that is older than the claim. The look before the claim has moved what had ended, and such a lease frees its place when it is moved.
+   * Units whose leases ended by `lapsedBy` do not count as running. A claim passes 0: a lease whose end is not written yet may
+   * still be renewed by a call that is older than the claim. The look before the claim has written the leases that had ended; any
+   * other lease frees its place when its end is written.
    */
   constructor(tx: Transaction, now: number, allocate: Allocate, lapsedBy = now) {
     super(now, tx.noted);
@@ -166,12 +167,12 @@ export class PostgresSet extends WorkingSet<Unit> {
     this.#allocate = allocate;
   }
 
-  /** Those of the units that were found. */
+  /** The loaded units with these ids. */
   units(ids: Iterable<number>): Unit[] {
     return [...ids].map((id) => this.unit(id)).filter((unit) => unit !== undefined);
   }
 
-  /** The most queues that heard of one unit's end, by namespace. */
+  /** The most queues of a unit that ended, by namespace. */
   get told(): ReadonlyMap<string, number> {
     return this.#told;
   }
@@ -183,7 +184,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     );
   }
 
-  /** Units that ended or are gone, for those who wait for them. */
+  /** Units that ended or were deleted, for callers that wait for them. */
   get woken(): readonly { namespace: string; unit: number }[] {
     return this.#woken;
   }
@@ -217,7 +218,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     await this.#keep(await this.#tx.rows(loadByName, [keys, spec.id]));
   }
 
-  /** Takes rows in, with what their units depend on; and applies the rule of time to what came in. */
+  /** Adds rows to the set, with the dependencies of their units. */
   async #keep(rows: readonly Row[]): Promise<void> {
     const units: Unit[] = [];
     for (const row of rows) {
@@ -295,7 +296,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   /**
-   * They are locked, wherever they stand, before it is read what they depend on: of two transactions that each end one of the
+   * Locks the dependents, whatever their status, before reading what they depend on: of two transactions that each end one of the
    * last two dependencies, the later one sees what the earlier one did.
    */
   async #loadDependents(ids: readonly number[]): Promise<void> {
@@ -309,7 +310,7 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   async #loadReachable(units: readonly number[]): Promise<void> {
     const [spec] = this.#specs.values();
-    // one at a time: two adds could close a circle together that neither of them sees
+    // one transaction at a time: two concurrent adds could close a cycle that neither of them sees
     await this.#tx.rows("SELECT 1 FROM @namespace WHERE id = $1 FOR UPDATE", [spec?.namespaceId]);
     const rows = await this.#tx.rows(
       `WITH RECURSIVE reached (id) AS (
@@ -327,13 +328,13 @@ export class PostgresSet extends WorkingSet<Unit> {
     return this.#loadCounts(spec);
   }
 
-  /** Says that the transaction has locked the spec's row: it is about to claim. */
+  /** Tells the set that the transaction has locked the spec's row, for a claim. */
   holds(spec: Spec): void {
     this.#learn(spec);
     this.#held.add(spec.id);
   }
 
-  /** Under the spec's lock, which every claim of a spec with `max_running` takes. */
+  /** Reads the counts under the lock of the spec's row, which every claim of a spec with `max_running` takes. */
   async #loadCounts(spec: Spec): Promise<void> {
     const isHeld = this.#held.has(spec.id);
     if (!isHeld) await this.#tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [spec.id]);
@@ -347,7 +348,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const counts = {} as Tally;
     for (const [i, status] of workUnitStatuses.entries()) counts[status] = row?.[i] as number;
     this.#counts.set(spec.id, counts);
-    // read with the counts: several claims of one transaction look again, and a place that came free in between has its time too
+    // read with the counts: each claim of a transaction reads them again, and needs the time of a place that was freed in between
     if (spec.meta.maxRunning > 0 || hasRate(spec.meta.rate) || spec.meta.limits.length > 0)
       this.#raiseFreed(spec, row?.[workUnitStatuses.length] as number | null);
   }
@@ -369,7 +370,7 @@ export class PostgresSet extends WorkingSet<Unit> {
       this.#learn(spec);
       lanes = new SpecLanes(this.#laneHost(), spec, this.#folded.has(spec.id));
       this.#lanes.set(spec.id, lanes);
-      // what this claim made available before it looked at lanes
+      // units that this claim made available before it loaded the lanes
       for (const unit of this.#units.values())
         if (unit.spec.id === spec.id && unit.stored?.status !== "available") lanes.enter(unit, unit.status);
     }
@@ -498,7 +499,7 @@ export class PostgresSet extends WorkingSet<Unit> {
       const units = [...this.#units.values()].filter(
         (unit) => unit.spec.id === spec.id && unit.status === "available" && !this.#removed.has(unit),
       );
-      // the first is the last: it is taken from the end
+      // in reverse order: the next unit is taken from the end
       units.sort((a, b) => a.priority - b.priority || compareNames(b.name, a.name));
       this.#ready = { spec: spec.id, units };
     }
@@ -538,7 +539,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     return Math.max(this.#freed.get(spec.id) ?? 0, this.#lanes.get(spec.id)?.freed ?? 0);
   }
 
-  /** Those that were loaded. */
+  /** Only those that were loaded. */
   lapsed(): Unit[] {
     return [...this.#units.values()].filter(
       ({ status, attempt }) => status === "pending" && attempt !== null && attempt.expiration <= this.now,
@@ -663,9 +664,9 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   setExtras(unit: Unit, extras: Extras): void {
     unit.extras = areExtras(extras) ? extras : noExtras;
-    // its end has consequences, as that of a unit which others depend on: no fast path may pass it by
+    // the end of a unit in a batch has consequences, like that of a unit with dependents: keep it off the fast paths
     if (batchOf(extras.labels) !== null) unit.dependents = true;
-    // and what becomes of it when its lease ends is for the rules to say, as of a unit with dependencies
+    // the rules must handle the end of its lease, as for a unit with dependencies
     if (hasTimer(extras.timing)) unit.needs = true;
     this.#renamed.add(unit);
     this.#changed.add(unit);
@@ -743,7 +744,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   released(unit: Unit, attempt: AttemptState): void {
-    // what a worker holds follows from the units' rows; what it lost is marked in the history
+    // the units' rows tell which attempts a worker holds; lost attempts are marked in the history
     if (attempt === unit.attempt) return;
     const archived = this.#archived.find((one) => one.attempt === attempt);
     if (archived === undefined) this.#heard.push({ unitId: unit.id, number: attempt.number });
@@ -794,7 +795,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     );
     const rewired = changed.filter((unit) => this.#rewired.has(unit));
     const removed = [...this.#removed].filter(({ stored }) => stored !== null);
-    // nothing else writes or reads these rows after the update: it goes with the rest
+    // if no other statement writes or reads these rows, the update is sent with the last ones
     const alone =
       fresh.length + renamed.length + timed.length + left.length + failed.length + removed.length === 0;
     const last = new Together();
@@ -808,7 +809,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     if (this.#rewritten.size > 0) await updateHistory(this.#tx, [...this.#rewritten.values()]);
     if (this.#heard.length > 0) await dropHeld(this.#tx, this.#heard);
     if (rewired.length > 0) await writeNeeds(this.#tx, rewired, (unit) => this.needs(unit));
-    // a unit that was given other needs is written with all of them; the place may be that of another need by now
+    // rewired units are written above, with all dependencies; the position may be that of another dependency by now
     const met = this.#met.filter(({ unit }) => !this.#rewired.has(unit));
     if (met.length > 0) await meetNeeds(this.#tx, met);
     if (removed.length > 0) await deleteUnits(this.#tx, removed, keyOf);
@@ -827,7 +828,7 @@ export class PostgresSet extends WorkingSet<Unit> {
       ]);
     if (this.#outcomes.size > 0) await writeOutcomes(this.#tx, this.#outcomes);
     for (const spec of this.#breakers) await writeBreaker(this.#tx, spec);
-    // not a statement of its own for each number of workers
+    // together only for one worker: each number of workers would make another statement to prepare
     await this.#writeBegun(this.#begun.size === 1 ? last : this.#tx);
     for (const lanes of this.#lanes.values()) await lanes.save(last);
     for (const { id, cursor, full, turn } of this.#flow)
@@ -843,7 +844,10 @@ export class PostgresSet extends WorkingSet<Unit> {
     await last.send(this.#tx);
   }
 
-  /** What may let lanes go on that are not at hand: units that are available, that run no more, or that have ended or begun anew. */
+  /**
+   * Notes for lanes that are not loaded and may have been freed: units of them are available, stopped running, have ended or have
+   * begun anew.
+   */
   #notes(changed: readonly Unit[]): LaneNotes {
     const notes = new LaneNotes();
     const note = (spec: Spec, partition: string, at: Place | null): void => {
@@ -912,7 +916,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 }
 
-/** Runs a rule in a transaction that is open, and writes what it changed. */
+/** Runs a rule in an open transaction, and writes what it changed. */
 export async function apply<Answer>(set: PostgresSet, rule: Rule<Answer>): Promise<Answer> {
   for (;;) {
     const step = rule.next();

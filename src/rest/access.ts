@@ -1,4 +1,4 @@
-/** Who asks, and what they may do: decided in one place, before any handler runs. */
+/** Identifies and authorises callers, in one place, before any handler runs. */
 import type { FastifyRequest } from "fastify";
 import { checkName, type VerbScope } from "../core/index.ts";
 import { HttpError } from "./errors.ts";
@@ -10,12 +10,12 @@ export interface Identity {
   id: string;
   /** `ns` null: in all namespaces. */
   may(scope: VerbScope, ns: string | null): boolean;
-  /** Has this scope in one namespace at least. */
+  /** Whether the caller has this scope in at least one namespace. */
   somewhere(scope: VerbScope): boolean;
 }
 
 export interface Access {
-  /** Throws an `HttpError` for somebody who is not known. */
+  /** Throws an `HttpError` for an unknown caller. */
   identify(request: FastifyRequest): Identity;
 }
 
@@ -26,22 +26,22 @@ const included: Readonly<Record<VerbScope, readonly VerbScope[]>> = {
   admin: ["admin", "write", "work", "read"],
 };
 
-/** Whether somebody who was given `granted` may do what `wanted` names. */
+/** Whether one of the scopes `granted` includes the scope `wanted`. */
 export const includesScope = (granted: readonly VerbScope[], wanted: VerbScope): boolean =>
   granted.some((scope) => included[scope].includes(wanted));
 
-/** A daemon without tokens, which listens on this machine only. */
+/** The identity of all callers of a daemon without tokens, which listens on this machine only. */
 const anybody: Identity = { id: "anybody", may: () => true, somewhere: () => true };
 export const isAnybody = ({ id }: Identity): boolean => id === anybody.id;
 export const openAccess: Access = { identify: () => anybody };
 
-/** What is known of who asks: told of a request that was refused, too. */
+/** What is known about the caller. It is filled in as far as possible even if the request is refused. */
 export interface Asking {
   ns: string;
   identity: Identity | null;
 }
 
-/** Finds out who asks, and in which namespace; `segment` is that as the path has it. Throws when they may not. */
+/** Sets the caller and namespace of `asking`; `segment` is the namespace in the path. Throws if the caller lacks the scope. */
 export function authorise(
   access: Access,
   { scope }: Route,

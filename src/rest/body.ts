@@ -1,6 +1,6 @@
 /**
- * Bodies of JSON. What all connections together hold of them is bounded; a long one is read in pieces, one body at a time, in
- * the turn of a large request, so that nobody else waits longer than a piece takes.
+ * Reads JSON bodies. The bytes that all connections hold are limited. Long bodies are parsed one at a time, in pieces, in the turn
+ * of a large request, so that other requests wait for one piece at most.
  */
 import { Buffer, isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
@@ -10,21 +10,21 @@ import { HttpError } from "./errors.ts";
 import { readLongWire, readWire, type WireLimits } from "./wire.ts";
 
 export interface BodyOptions {
-  /** One body. */
+  /** The limit of one body. */
   maxBytes: number;
-  /** All bodies that are being received or served, over all connections. */
+  /** The limit of all bodies that are being received or served, over all connections. */
   maxBytesHeld: number;
   limits: WireLimits;
   large: LargeRequests;
 }
 
-/** What is shorter is read at once, and not counted. */
+/** Shorter bodies are parsed at once and not counted. */
 const longBytes = 64 * 1024;
 
 export class Bodies {
   readonly #options: BodyOptions;
   readonly #held: HeldBytes;
-  /** The last of the long texts to be read. */
+  /** The parsing of the last long body in the queue. */
   #reading: Promise<unknown> = Promise.resolve();
 
   constructor(options: BodyOptions) {
@@ -50,7 +50,7 @@ export class Bodies {
     return value;
   }
 
-  /** The whole request is a large one, until it is answered. */
+  /** Makes the whole request a large one, until it is answered. */
   async #enter(request: FastifyRequest): Promise<void> {
     const { large } = this.#options;
     await large.enter(request.raw.socket);
@@ -107,7 +107,7 @@ export class Bodies {
   }
 }
 
-/** Once, when the request has been answered, or its caller has gone. */
+/** Runs a callback once, when the request has been answered or its caller has disconnected. */
 function whenAnswered(request: FastifyRequest, run: () => void): void {
   if (request.response.closed || request.response.destroyed) run();
   else request.response.once("close", run);

@@ -9,7 +9,7 @@ export const callsPath = "/v1/calls";
 /** The longest text of a request. Longer ones are sent by HTTP, where they are read in pieces. */
 export const maxCallBytes = 64 * 1024;
 
-/** The server's first line: it tells the client that no proxy holds back the bodies. */
+/** The server's first line: it tells the client that no proxy buffers the bodies. */
 export const ready = "ready";
 
 /** The longest line: a name takes three times its bytes in a path. */
@@ -18,7 +18,7 @@ const maxLineBytes = 32 * 1024;
 const newline = 0x0a;
 
 export interface Frame {
-  /** The words of its line without the length. */
+  /** The words of its line, without the length. */
   readonly words: readonly string[];
   readonly text: string;
 }
@@ -31,15 +31,15 @@ export class FrameError extends Error {
 export const writeFrame = (words: string, text: string): string =>
   `${words} ${Buffer.byteLength(text)}\n${text}`;
 
-/** A chunk of a body as HTTP/1.1 writes it, for both sides to write to the socket itself. */
+/** A chunk of a body in the chunked encoding of HTTP/1.1: both sides write it to the socket directly. */
 export const writeChunk = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
 
-/** Frames out of chunks of bytes. */
+/** Splits chunks of bytes into frames. */
 export class FrameReader {
   readonly #maxTextBytes: number;
   #chunks: Buffer[] = [];
   #bytes = 0;
-  /** Bytes that the next frame needs at least. */
+  /** The minimum length of the next frame in bytes, as far as it is known. */
   #needed = 1;
 
   constructor(maxTextBytes: number) {

@@ -8,10 +8,10 @@ import { callsType } from "./media.ts";
 import { nodeTransport, wasSent, type Endpoint } from "./node-transport.ts";
 import { TransportError, type Transport, type TransportAnswer, type TransportRequest } from "./transport.ts";
 
-/** The server's first line comes at once. It never comes through a proxy that holds back a request body until it is complete. */
+/** The timeout of the server's first line. It comes at once, or never if a proxy buffers request bodies until they are complete. */
 const readyMs = 2000;
 
-/** Half of what the server accepts: it never stops reading, so that other requests and cancellations get through. */
+/** Half of the server's limit, so that the server never stops reading, and other requests and cancellations get through. */
 const maxWaits = 512;
 
 export function callTransport(endpoint: Endpoint): Transport {
@@ -129,7 +129,7 @@ class CallConnection {
     request.on("error", note);
     response.on("error", note);
     response.on("data", (chunk: Buffer) => this.#take(chunk));
-    // the server has closed its side: what it has not answered is sent again on another connection
+    // the server has closed its side: unanswered requests are retried on another connection
     response.once("end", () => request.destroy());
     request.once("close", () => {
       this.#isClosed = true;
@@ -150,7 +150,7 @@ class CallConnection {
     if (this.#isClosed) return Promise.reject(new TransportError("the connection was closed", false));
     const number = ++this.#last;
     return new Promise((resolve, reject) => {
-      // what a wait has found by the time it is cancelled is still answered: no attempt is lost
+      // the server still answers a cancelled wait with what it has found until then: no attempt is lost
       const cancel = (): void => this.#write(`${number}\n`);
       const timer =
         timeoutMs > 0 ? setTimeout(() => this.#timedOut(number, timeoutMs), timeoutMs) : undefined;
@@ -194,7 +194,7 @@ class CallConnection {
     this.#request.destroy();
   }
 
-  /** Requests of one turn leave together. */
+  /** Sends the requests of one turn of the event loop together. */
   #write(frame: string): void {
     this.#out += frame;
     if (this.#scheduled) return;

@@ -4,8 +4,8 @@
  * of 83 bytes. Paths, bodies, statuses and documents are those of the REST interface. Answers are sent as soon as they are
  * ready, in any order. A line with only a number cancels the wait of that request. The server's first line is `ready`.
  *
- * This saves the cost of HTTP's envelope, which was most of the time between adding a unit and the start of its task. Each request
- * is authorised by itself: a token that is revoked stops working at once.
+ * This saves the overhead of HTTP, which was most of the time between adding a unit and the start of its task. Each request is
+ * authorised separately: a token that is revoked stops working at once.
  */
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -52,7 +52,7 @@ export function callsRoute(options: CallsOptions): Route {
     id: "calls",
     method: "POST",
     path: callsPath,
-    // each request is authorised by itself
+    // each request on the connection is authorised separately
     scope: "open",
     family: "stream",
     summary:
@@ -74,7 +74,7 @@ export function callsRoute(options: CallsOptions): Route {
 
 const routesByPath = new Map(verbRoutes.map((route) => [route.path, route]));
 
-/** The route of a path, and the part of the path that names the namespace. */
+/** The route of a path, and the decoded path segment of the namespace. */
 function findRoute(path: string): { route: Route; segment: string | undefined } {
   const [, version, kind, segment, verb, ...more] = path.split("/");
   const isNamespaced = kind === "namespace" && verb !== undefined && more.length === 0;
@@ -100,11 +100,11 @@ class Calls {
   readonly #reader = new FrameReader(maxCallBytes);
   /** Requests that wait for something, by number. */
   readonly #waits = new Map<string, AbortController>();
-  /** Received, and not started. */
+  /** Requests that were received but not started. */
   readonly #queue: Frame[] = [];
   #running = 0;
   #waiting = 0;
-  /** Long answers that the caller has not read yet. */
+  /** The number of long answers that the caller has not read yet. */
   #held = 0;
   #out = "";
   #scheduled = false;
@@ -136,7 +136,7 @@ class Calls {
       this.#isOver = true;
       if (this.#running === 0) this.#end();
     });
-    // a connection that breaks is an ordinary thing
+    // ignored: a broken connection is normal
     body.once("error", () => undefined);
     raw.write(`${ready}\n`);
     this.#markIdle();
@@ -251,7 +251,7 @@ class Calls {
   #inTurn(route: Route, call: FramedCall): ReturnType<Route["handle"]> {
     const { large } = this.#options;
     const { socket } = this.#request.raw;
-    // a wait must not hold up others
+    // a request that waits takes no turn: it would block other large requests
     const rows = Number(call.body.waitMs ?? 0) > 0 ? 0 : rowsAsked(route.id, [call.body]);
     if (!large.isLarge(socket, rows, 0)) return route.handle(call);
     return large.turn(socket, async () => {
@@ -275,8 +275,8 @@ class Calls {
   }
 
   /**
-   * Answers of one turn leave together, after all else of that turn. But the first to a request that waited leaves at once: a worker begins its task
-   * before the caller that added the unit is answered.
+   * Answers of one turn of the event loop are sent together, at the end of the turn. But the first answer to a waiting request is
+   * sent at once: a worker begins its task before the caller that added the unit is answered.
    */
   #send(frame: string, waited: boolean): void {
     this.#out += frame;
@@ -295,7 +295,7 @@ class Calls {
     if (out !== "" && this.#isOpen) this.#writeOut(out);
   }
 
-  /** Straight to the socket: through Node's message and the next tick, a lone answer left 0.1 ms later. */
+  /** Writes to the socket directly: through Node's response and the next tick, a single answer left 0.1 ms later. */
   #writeOut(out: string): void {
     const { raw } = this.#reply;
     if (raw.chunkedEncoding) this.#request.raw.socket.write(writeChunk(out));
@@ -319,7 +319,7 @@ class Calls {
   }
 }
 
-/** A request that came in a frame, as the handlers of verbs know it. */
+/** A request that came in a frame, in the form that the handlers of verbs expect. */
 class FramedCall implements Call {
   readonly coordinate: Coordinate;
   readonly large: LargeRequests;

@@ -1,7 +1,7 @@
 /**
- * Coordinate over HTTP. A program that has one does not know that it is not an engine: the same verbs, the same rows,
- * the same errors. Requests whose answer was lost are sent again where that is safe (`core/verbs.ts` says which are), to
- * the next address if there are several; where it is not, the error is `unknown_outcome`.
+ * Coordinate over HTTP, with the same verbs, rows and errors as a local engine. A request whose answer was lost is retried
+ * if that is safe (see `core/verbs.ts`), at the next address if there are several. Otherwise the error is
+ * `unknown_outcome`.
  */
 import {
   CoordinateError,
@@ -31,28 +31,28 @@ export { fetchTransport } from "./fetch-transport.ts";
 export { TransportError, type Transport, type TransportAnswer, type TransportRequest } from "./transport.ts";
 export { nameFromUrl, nameToUrl } from "./url-name.ts";
 
-/** How much longer than others a request may take that goes through a whole work spec. */
+/** The factor on the timeout of requests that go through a whole work spec. */
 const slowTimes = 40;
 
 export interface RestClientOptions extends NodeTransportOptions {
-  /** A bearer token, where the server wants one. */
+  /** A bearer token, if the server requires one. */
   token?: string;
-  /** To answer, besides the time that a request asks to wait; 30 s. */
+  /** The timeout of an answer, in addition to the time that the request asks to wait. Default 30 s. */
   timeoutMs?: number;
-  /** How often a request is sent again, where that is safe; 4. */
+  /** How often a request is retried, if that is safe. Default 4. */
   retries?: number;
-  /** Before the second time; doubled each time, at most 5 s, with chance. 50 ms. */
+  /** The delay before the first retry. Doubles each time, up to 5 s, with jitter. Default 50 ms. */
   backoffMs?: number;
-  /** Waits longer than this are asked for in pieces; 10 minutes. */
+  /** Longer waits are split into several requests. Default 10 minutes. */
   longestWaitMs?: number;
   random?: () => number;
-  /** Sends short requests over one connection, where the server and what is between can do that; true. */
+  /** Sends short requests over one connection, if the server and all proxies support it. Default true. */
   oneConnection?: boolean;
-  /** In place of Node's own, by address. */
+  /** Makes the transport to an address, instead of Node's HTTP client. */
   transport?: (address: string) => Transport;
 }
 
-/** An answer of the server that is not about Coordinate: no token, wrong token, too many requests. */
+/** An HTTP error that is not an error of Coordinate: no token, wrong token, too many requests. */
 export class RestError extends Error {
   override readonly name = "RestError";
   readonly status: number;
@@ -66,9 +66,9 @@ export class RestError extends Error {
 }
 
 export interface LoadAnswer {
-  /** Lines that were stored. */
+  /** The number of units that were stored. */
   units: number;
-  /** Of those, units that had not been there. */
+  /** How many of those did not exist before. */
   created: number;
 }
 
@@ -77,7 +77,7 @@ const data = { maxBytes: Infinity, maxDepth: 1024 };
 export class RestClient extends VerbClient implements Coordinate {
   readonly #link: RestLink;
 
-  /** One address or several of daemons that share a store: `http://host:5980/`, `https://…`, `unix:/path`. */
+  /** The address of a daemon, or of several that share a store: `http://host:5980/`, `https://…`, `unix:/path`. */
   constructor(addresses: string | readonly string[], options: RestClientOptions = {}) {
     const link = new RestLink(typeof addresses === "string" ? [addresses] : [...addresses], options);
     super(link);
@@ -85,9 +85,9 @@ export class RestClient extends VerbClient implements Coordinate {
   }
 
   /**
-   * Adds any number of units in one request, in the order they come, in constant memory here and there. Stops at the
-   * first that is refused; those before it stay. Not sent again by itself: with a `requestId`, calling it once more
-   * with the same units within ten minutes goes over what was stored without doing it twice.
+   * Adds any number of units in one request, in order, in constant memory of client and server. Stops at the first unit
+   * that is refused; those before it stay. There are no automatic retries: with a `requestId`, another call with the same
+   * units within ten minutes does not add units twice.
    */
   async loadWorkUnits(
     ns: string,
@@ -108,13 +108,13 @@ export class RestClient extends VerbClient implements Coordinate {
     return readAnswer(await this.#link.once(request)) as LoadAnswer;
   }
 
-  /** The settings that the daemon runs with; secrets are stars. A token needs scope admin in all namespaces. */
+  /** The settings of the daemon, with secrets replaced by stars. The token needs scope admin in all namespaces. */
   async daemonConfig(): Promise<unknown> {
     const request = { method: "GET", path: "/config", headers: this.#link.headers(), timeoutMs: 30_000 };
     return readAnswer(await this.#link.once(request));
   }
 
-  /** All units that match, in name order, in constant memory. Pages behind each other: no snapshot. */
+  /** All matching units, in name order, in constant memory. Reads page after page: not a snapshot. */
   async *exportWorkUnits(
     ns: string,
     workSpec: string,
@@ -138,11 +138,11 @@ export class RestClient extends VerbClient implements Coordinate {
   }
 
   /**
-   * What happens in a namespace, from now on or after the event of id `after`. Ends when the signal aborts or the
-   * server stops; the id of the last event is where to go on. An event of type `reset` says that some were missed.
-   * `onOpen` is called once the server has begun to answer: from then on nothing is missed.
-   * With `gatherMs`, events have a type and a count alone, each type comes at most once in that time, and there is nothing to go on after.
-   * With `tally` as well, changes of units are followed by an event of type `tally`: its items are what the verb would answer.
+   * The events of a namespace, from now on or after the event with id `after`. Ends when the signal aborts or the server
+   * stops; the id of the last event is the cursor to continue. An event of type `reset` means that some were missed.
+   * `onOpen` is called once the server has begun to answer: from then on no event is missed.
+   * With `gatherMs`, events have only a type and a count, each type comes at most once in that time, and there is no cursor. With
+   * `tally` as well, an event of type `tally` follows each change of units: its items are the answer of that verb.
    */
   async *events(
     ns: string,
@@ -184,7 +184,7 @@ export class RestClient extends VerbClient implements Coordinate {
   }
 }
 
-/** Requests to one address after the other, each with its transport. */
+/** Sends requests to one of the addresses, and moves on to the next when it does not answer. */
 class RestLink implements Link {
   readonly random: () => number;
   readonly retries: number;
@@ -269,7 +269,7 @@ class RestLink implements Link {
 
   async #connect(address: string): Promise<Transport> {
     if (this.#options.transport !== undefined) return this.#options.transport(address);
-    // loaded when needed: a browser has no node:http, and brings a transport of its own
+    // loaded when needed: a browser has no node:http, and passes its own transport
     const { endpointOf, nodeTransport } = await import("./node-transport.ts");
     const endpoint = endpointOf(address, this.#options);
     if (this.#options.oneConnection === false) return nodeTransport(endpoint);
@@ -278,7 +278,7 @@ class RestLink implements Link {
   }
 }
 
-/** A server that is about to stop has done nothing; of any other failure of a store that is not known. */
+/** Makes a 503 retryable. A stopping server has done nothing; after another failure of a store, the outcome is unknown. */
 function throwUndone(answer: TransportAnswer, repeat: "same" | "id" | "never"): void {
   const { code } = readError(answer);
   const stopping = code === "stopping" || code === "closed";
@@ -286,7 +286,7 @@ function throwUndone(answer: TransportAnswer, repeat: "same" | "id" | "never"): 
     throw new NoAnswer("503", !stopping, { refusal: refusalOf(answer) });
 }
 
-/** About 64 kB a piece: a write for every unit would cost more than the unit. */
+/** Yields pieces of about 64 kB: a write for every unit would cost more than the unit. */
 async function* lines(units: Iterable<WorkUnitInput> | AsyncIterable<WorkUnitInput>): AsyncGenerator<string> {
   let piece = "";
   for await (const unit of units) {

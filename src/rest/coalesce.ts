@@ -1,10 +1,10 @@
 /**
- * Requests that arrive together become one batch: what callers ask in one turn of the event loop to settle, or to add
- * to one work spec, is asked of the store at once, in one transaction. Nobody waits for others to come.
+ * Merges requests into batches: settles that arrive in one turn of the event loop, and adds to one work spec, become one call to
+ * the store, in one transaction. No request waits for others to arrive.
  *
- * A merged call that is refused has changed nothing, and every caller's part is then asked by itself, so that each
- * gets its own answer. Adds with options stay alone: a request id names exactly what was asked, and who waits for room waits for its own. Claims stay
- * alone too, for a claim is one worker's.
+ * A merged call that is refused has changed nothing. Each caller's part is then sent alone, so that each caller gets its own answer.
+ * Adds with options are not merged: a request id stands for exactly one request, and each caller waits for room for its own units.
+ * Claims are not merged either: a claim is for one worker.
  */
 import {
   askTogether,
@@ -18,7 +18,7 @@ import {
   type WorkUnitInput,
 } from "../core/index.ts";
 
-/** More than this in one batch keeps the others waiting longer than it saves. */
+/** The most items in one batch: a larger one blocks other calls longer than it saves. */
 const largest = 2000;
 
 export function coalesce(inner: Coordinate): Coordinate {
@@ -45,7 +45,7 @@ const isShort = (items: readonly unknown[]): boolean => Array.isArray(items) && 
 
 class Merger<Item, Answer> {
   readonly #ask: (ns: string, spec: string, items: readonly Item[]) => Promise<Answer[]>;
-  /** By namespace and work spec: one string cannot be mistaken for the other's. */
+  /** By namespace and work spec: nested maps, since a joined key could be ambiguous. */
   readonly #waiting = new Map<string, Map<string, Asked<Item, Answer>[]>>();
   #scheduled = false;
 

@@ -1,4 +1,4 @@
-/** Why a daemon cannot be talked to, each cause in a sentence of its own with what to do. */
+/** Explains why a connection to a daemon fails: one sentence per cause, with what to do. */
 import { connect } from "node:tls";
 
 const untrusted =
@@ -10,7 +10,7 @@ export interface ConnectionProblem {
   readonly hint: string;
 }
 
-/** What an error of connecting to this address means; null for any other error. `hasToken`: one was sent. */
+/** Explains an error of connecting to this address; null if it is another kind of error. `hasToken`: a token was sent. */
 export async function connectionProblem(
   error: unknown,
   address: string,
@@ -72,14 +72,14 @@ function codesOf(error: Error): string[] {
 
 const probeMs = 2000;
 
-/** Asked only after a failure: a handshake, and nothing that is sent over it. */
+/** Tries a TLS handshake, and sends nothing over it. Used only after a failure. */
 function speaksTls(address: string): Promise<boolean> {
   const { hostname, port } = new URL(address);
   return new Promise((resolve) => {
     const socket = connect({
       host: hostname.replace(/^\[|\]$/g, ""),
       port: Number(port || 80),
-      // who it is does not matter: nothing is told to it
+      // the identity of the server does not matter: no data is sent
       rejectUnauthorized: false,
       timeout: probeMs,
     });

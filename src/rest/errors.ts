@@ -1,13 +1,13 @@
 /**
- * Errors on the wire, in both directions. One document serves both families: `error` is the code that the Go client
- * knows, `code` is ours and complete.
+ * Error answers. One document serves both families of routes: `error` is a code that the Go client knows, `code` is the
+ * complete code of this server.
  */
 import { CoordinateError, type ErrorCode } from "../core/index.ts";
 
-/** What callers sent may be long: the beginning of it. */
+/** Truncates text that came from a caller and may be long. */
 export const cut = (text: string): string => (text.length > 200 ? text.slice(0, 200) + "…" : text);
 
-/** What goes wrong with a request before any verb is asked. */
+/** Errors of a request before a verb runs, and their HTTP statuses. */
 const httpErrors = {
   bad_request: 400,
   unauthorized: 401,
@@ -42,7 +42,7 @@ export class HttpError extends Error {
   }
 }
 
-/** The codes that the Go client turns into errors of its own; it takes anything else by its message. */
+/** The codes that the Go client turns into its own errors. Of any other error it uses the message. */
 const goErrors: Partial<Record<ErrorCode, string>> = {
   no_work_spec_name: "ErrNoWorkSpecName",
   bad_work_spec_name: "ErrBadWorkSpecName",
@@ -69,7 +69,7 @@ export function errorAnswer(error: unknown): ErrorAnswer | null {
   return null;
 }
 
-/** A bug, or a failure that nobody foresaw: the peer learns the request's id and looks it up in the log. */
+/** The answer to a bug or an unexpected failure: has the request id, to find the error in the log. */
 export const internalAnswer = (id: string): ErrorAnswer =>
   answer(500, "error", "internal", `Internal error; the log tells more under request id ${id}`, "", {});
 
@@ -80,7 +80,7 @@ function coordinateAnswer(error: CoordinateError): ErrorAnswer {
   return answer(error.status, go, code, messageOf(error), value, headers);
 }
 
-/** The Go server's words, where it has some. */
+/** The message of the Go server, if it has one for this error. */
 function messageOf({ code, value, message }: CoordinateError): string {
   if (code === "no_such_work_unit") return `No such work unit ${JSON.stringify(value)}`;
   return code === "no_such_attempt" ? "no such attempt" : message;

@@ -2,12 +2,12 @@
 import { readLines } from "./lines.ts";
 
 /**
- * Something that happened in a namespace. `items` are at most a hundred of the `count` things that it happened to:
- * one event tells of one request, however large. The items of a `tally` are the rows of the verb `tally`, all of them.
+ * A change in a namespace. One event reports one request, however large: `count` is the number of changed things, and
+ * `items` has at most a hundred of them. The items of a `tally` are all rows of the verb `tally`.
  */
 export interface CoordinateEvent {
   type: "workSpecs" | "workUnits" | "attempts" | "workers" | "namespace" | "swept" | "reset" | "tally";
-  /** The verb that made the change; `sweep` is the daemon's own. */
+  /** The verb that made the change; `sweep` for the daemon's housekeeping. */
   verb: string;
   /** Milliseconds since 1970. */
   time: number;
@@ -17,11 +17,11 @@ export interface CoordinateEvent {
 }
 
 export interface StreamedEvent extends CoordinateEvent {
-  /** Where to go on after this one; empty in a stream of gathered events. */
+  /** The cursor to continue after this event; empty in a stream of gathered events. */
   id: string;
 }
 
-/** Without an id where no stream can go on after it. */
+/** A null id: no stream can continue after this event. */
 export const writeEvent = (id: string | null, event: CoordinateEvent): string =>
   `${id === null ? "" : `id: ${id}\n`}event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
 

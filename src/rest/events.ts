@@ -1,9 +1,9 @@
 /**
- * Events: what happened in a namespace, in order, for those who watch. A decorator around the verbs tells; the log
- * keeps the last ones, so that a watcher who lost the connection goes on where it was. While nobody has watched a
- * namespace for a minute nothing is made or kept, and a verb costs one look into an empty map more.
+ * Events: the changes in a namespace, in order, for watchers. A decorator around the verbs makes the events. The log keeps
+ * the last ones, so that a watcher that lost its connection can continue. If a namespace has had no watcher for a minute,
+ * no events are made or kept, and a verb costs one more lookup in an empty map.
  *
- * A daemon tells of what went through it. Where several share a store, each tells its own part.
+ * A daemon reports only the changes made through it. If several share a store, each reports its own.
  */
 import { setTimeout } from "node:timers/promises";
 import {
@@ -22,23 +22,23 @@ import type { Call, Route } from "./route.ts";
 
 export type { CoordinateEvent, StreamedEvent } from "./events-text.ts";
 
-/** An event whose items are made only when a watcher wants them. */
+/** An event whose items are made only if there is a watcher. */
 export interface Happened extends Omit<CoordinateEvent, "items"> {
   items?: () => readonly unknown[];
 }
 
 export interface EventSink {
-  /** Whether anybody would see it: nothing is made for nobody. */
+  /** Whether events of the namespace have a watcher. If not, they need not be made. */
   wanted(ns: string): boolean;
   add(ns: string, event: Happened): void;
 }
 
-/** At most this many names or ids in one event. */
+/** The most names or ids in one event. */
 const shown = 100;
 
 type Told = Omit<Happened, "verb" | "time">;
 
-/** The verbs that change something, and what is told of each when it has. */
+/** The verbs that change something, and the event of each. */
 const told: {
   readonly [V in keyof Coordinate]?: (
     args: Parameters<Coordinate[V]>,
@@ -106,7 +106,7 @@ function some<Item>(
   return { count: items.length, items: () => items.slice(0, shown).map(show) };
 }
 
-/** The same verbs; what they changed is told to the sink. */
+/** Wraps the verbs so that their changes are added to the sink as events. */
 export function observe(inner: Coordinate, sink: EventSink, now: () => number): Coordinate {
   const wrapped: Record<string, unknown> = {};
   for (const [verb, tell] of Object.entries(told)) {
@@ -123,38 +123,38 @@ export function observe(inner: Coordinate, sink: EventSink, now: () => number): 
   return override(inner, wrapped);
 }
 
-/** Gathered events of changes that never cease are told at most so often, at whole multiples of it. */
+/** Under continuous changes, gathered events are sent at most this often, at whole multiples of this time. */
 const steadyMs = 1000;
 
 export interface GatherOptions {
   readonly gatherMs: number;
-  /** Reads the counts of the namespace, which are told after each change of them. */
+  /** Reads the counts of the namespace, which are sent after each change of them. */
   readonly tally?: (() => Promise<readonly TallyRow[]>) | undefined;
 }
 
-/** Those who want to know the kinds of changes alone, of one namespace. */
+/** The watchers of one namespace that want only the types of changes. */
 interface Gatherers {
   readonly notes: Set<(event: Happened) => void>;
-  /** How many events there were since the first of them came. */
+  /** The number of events since the first of these watchers came. */
   changes: number;
-  /** The counts after so many events, as text: those who are told of the same changes share one read. */
+  /** The counts after so many events, as text: watchers of the same changes share one read. */
   counted: { readonly changes: number; readonly text: Promise<string> } | null;
 }
 
 export interface EventLogOptions {
-  /** Events kept per namespace; 10,000. */
+  /** Events kept per namespace. Default 10,000. */
   size?: number;
-  /** Characters of events kept per namespace; 8 million. */
+  /** Characters of events kept per namespace. Default 8 million. */
   maxCharacters?: number;
-  /** How long after the last watcher left events are still kept, for it to come back. A minute. */
+  /** How long events are kept after the last watcher left, so that it can continue. Default a minute. */
   idleMs?: number;
   now?: () => number;
 }
 
 interface Watched {
-  /** Tells this log from one of before, whose numbers mean nothing here. */
+  /** Distinguishes this log from earlier ones, whose event numbers are not valid here. */
   epoch: string;
-  /** The number of the last event; the ring holds it and those before it, from after `dropped` on. */
+  /** The number of the last event. The ring has the events from `dropped` + 1 to `last`. */
   last: number;
   dropped: number;
   ring: string[];
@@ -192,7 +192,7 @@ export class EventLog implements EventSink {
     return false;
   }
 
-  /** The namespaces that somebody watches, or did a moment ago. */
+  /** The namespaces that have watchers, or had some within `idleMs`. */
   watched(): string[] {
     return [...new Set([...this.#spaces.keys(), ...this.#gatherers.keys()])].filter((ns) => this.wanted(ns));
   }
@@ -236,7 +236,7 @@ export class EventLog implements EventSink {
     watched.dropped += 1;
   }
 
-  /** Text for a watcher from after the event `after`, or from now on, until the signal aborts. */
+  /** The text of the events after event `after`, or from now on, until the signal aborts. */
   async *watch(ns: string, after: string | undefined, signal: AbortSignal): AsyncGenerator<string> {
     let watched = this.#spaces.get(ns);
     if (watched === undefined) {
@@ -250,14 +250,14 @@ export class EventLog implements EventSink {
     signal.addEventListener("abort", poke);
     try {
       let sent = startAfter(watched, after);
-      // a client that reconnects learns where it stands before anything happens
+      // sends the current position at once, before any event
       if (sent === null) yield this.#reset(watched, (sent = watched.last));
       else yield `: watching\nid: ${watched.epoch}.${sent}\n\n`;
       while (!signal.aborted) {
         if (sent < watched.dropped) yield this.#reset(watched, (sent = watched.last));
         else if (sent < watched.last) {
           let text = "";
-          // in pieces: what a watcher who does not read has been sent stays in memory
+          // in pieces: text that a watcher does not read stays in memory
           while (sent < watched.last && text.length < pieceLength)
             text += watched.ring[sent++ % this.#size] ?? "";
           yield text;
@@ -271,9 +271,9 @@ export class EventLog implements EventSink {
   }
 
   /**
-   * Text for a watcher that only wants to know what kinds of things change, until the signal aborts. The first change is told
-   * at once; those that follow within `gatherMs` are told together, one event a type with the sum of the counts. Of changes that
-   * never cease, all watchers are told in the same moments, further apart.
+   * Text for a watcher that wants only the types of changes, until the signal aborts. The first change is sent at once. Changes
+   * within the next `gatherMs` are sent together, as one event per type with the sum of the counts. Under continuous changes, all
+   * watchers get their events at the same moments, further apart.
    */
   async *gather(ns: string, { gatherMs, tally }: GatherOptions, signal: AbortSignal): AsyncGenerator<string> {
     const counts = new Map<CoordinateEvent["type"], number>();
@@ -316,27 +316,27 @@ export class EventLog implements EventSink {
     if (counted?.changes === changes) return counted.text;
     const text = tally().then(
       (items) => writeEvent(null, { type: "tally", verb: "", time: this.#now(), items }),
-      // the store does not answer: the next change brings the counts
+      // the store does not answer: the counts are sent after the next change
       () => "",
     );
     gatherers.counted = { changes, text };
     return text;
   }
 
-  /** Some events are lost to this watcher: it must read anew what it wants to know. */
+  /** Tells a watcher that it missed events and must reload its state. */
   #reset({ epoch }: Watched, number: number): string {
     return writeEvent(`${epoch}.${number}`, { type: "reset", verb: "", time: this.#now() });
   }
 }
 
-/** Until the next moment in which changes that never cease are told, `gatherMs` from now at the soonest. */
+/** The time until the next moment for events of continuous changes, but at least `gatherMs`. */
 function untilSteady(now: number, gatherMs: number): number {
   const spacing = Math.max(steadyMs, gatherMs);
   const wait = spacing - (now % spacing);
   return wait < gatherMs ? wait + spacing : wait;
 }
 
-/** The number of the event to go on after; null when it is not known here any more. */
+/** The number of the event to continue after; null if the log no longer has it. */
 function startAfter({ epoch, last, dropped }: Watched, after: string | undefined): number | null {
   if (after === undefined) return last;
   const [given, number] = after.split(".");
@@ -344,13 +344,13 @@ function startAfter({ epoch, last, dropped }: Watched, after: string | undefined
   return given === epoch && at <= last && at >= dropped ? at : null;
 }
 
-/** Characters of events that a watcher is sent at once. */
+/** Characters of events that are sent to a watcher at once. */
 const pieceLength = 16 * 1024;
 
-/** How long a watcher may take nothing of what it was sent; it may come back, and go on where it was. */
+/** How long a watcher may read nothing before its connection is closed. It may reconnect and continue. */
 const stallMs = 30_000;
 
-/** More than this many watchers at once are refused. */
+/** The maximum number of watchers. */
 const maxWatchers = 1000;
 
 export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] => [
@@ -380,10 +380,10 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
         "content-type": "text/event-stream",
         "cache-control": "no-store",
         "x-content-type-options": "nosniff",
-        // a proxy that buffers would hold events back
+        // a proxy that buffers would delay events
         "x-accel-buffering": "no",
       });
-      // shows both ends that the other is still there
+      // lets both ends notice a dead connection
       const ping = setInterval(() => raw.write(": ping\n\n"), pingMs);
       try {
         const texts =
@@ -392,7 +392,7 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
             : log.gather(call.ns, { gatherMs, tally }, gone);
         for await (const text of texts) {
           if (raw.write(text)) continue;
-          // its own timer, which starts anew when the peer takes something; without a listener it ends the connection
+          // the socket's timeout restarts when the peer reads something; without a listener it closes the connection
           raw.socket?.setTimeout(stallMs);
           await drained(raw, gone);
           raw.socket?.setTimeout(0);
@@ -423,7 +423,7 @@ function readTally(call: Call): GatherOptions["tally"] {
   throw new HttpError("bad_request", `tally: expected true or false, got ${JSON.stringify(text)}`);
 }
 
-/** A watcher who does not read is waited for; meanwhile the ring may pass it by, and it is told so. */
+/** Waits for a slow watcher to read. If the ring drops unsent events meanwhile, the watcher gets a `reset`. */
 async function drained(raw: NodeJS.WritableStream, gone: AbortSignal): Promise<void> {
   if (gone.aborted) return;
   await new Promise<void>((resolve) => {

@@ -1,4 +1,4 @@
-/** HTTP by `fetch`, for where there is no node:http: a browser. */
+/** HTTP with `fetch`, for browsers, which have no node:http. */
 import { TransportError, type Transport, type TransportAnswer, type TransportRequest } from "./transport.ts";
 
 export function fetchTransport(address: string): Transport {
@@ -22,7 +22,7 @@ export function fetchTransport(address: string): Transport {
         chunks: chunksOf(response.body),
       };
     } catch (error) {
-      // fetch does not tell how far it came
+      // fetch does not tell whether the request was sent: assume that it was
       throw new TransportError(error instanceof Error ? error.message : String(error), true, {
         cause: error,
       });
@@ -31,7 +31,7 @@ export function fetchTransport(address: string): Transport {
   return { send, close: () => undefined };
 }
 
-/** By a reader: not every browser can iterate over a stream. What is left unread is given up. */
+/** Uses a reader, since not every browser can iterate over a stream. Cancels the stream if the caller stops early. */
 async function* chunksOf(body: ReadableStream<Uint8Array> | null): AsyncGenerator<Uint8Array> {
   if (body === null) return;
   const reader = body.getReader();
@@ -46,7 +46,7 @@ async function* chunksOf(body: ReadableStream<Uint8Array> | null): AsyncGenerato
   }
 }
 
-/** Browsers stream no request bodies over HTTP/1. */
+/** Reads the whole body: browsers cannot stream request bodies over HTTP/1. */
 async function gather(parts: AsyncIterable<string>): Promise<string> {
   let text = "";
   for await (const part of parts) text += part;

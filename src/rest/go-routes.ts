@@ -1,6 +1,6 @@
 /**
- * The routes of the Go server, in which its client runs unchanged. Where the Go server is at fault these do
- * what the interface promises instead; docs/rest.md lists where.
+ * The routes of the Go server, for which its client needs no changes. Where the Go server has bugs, these routes do what
+ * its interface promises instead; docs/rest.md lists the differences.
  */
 import {
   CoordinateError,
@@ -54,10 +54,10 @@ import {
 import { nameFromUrl } from "./url-name.ts";
 import type { Answer, Call, Method, Route } from "./route.ts";
 
-/** A list without `limit` is gathered in memory: more than this many names must be asked for in pages. */
+/** A list without `limit` is built in memory. Longer lists must be requested in pages. */
 const longestList = 100_000;
 
-// ---- what the routes take; unknown fields are ignored, null is "not given", numbers may stand in quotes
+// ---- request bodies: unknown fields are ignored, null is the same as absent, numbers may be quoted
 
 const numeric: Shape = { type: ["number", "string", "null"] };
 const text: Shape = { type: ["string", "null"] };
@@ -112,7 +112,7 @@ const unitQuery = {
   limit: shape.text(),
 };
 
-// ---- words for what handlers do all the time
+// ---- helpers of the handlers
 
 const N = "/namespace/{namespace}";
 const S = `${N}/work_spec/{spec}`;
@@ -142,7 +142,7 @@ async function unit(call: Call, name = call.param("unit")): Promise<WorkUnitRow>
   return found;
 }
 
-/** The Go client makes its worker by looking at it. Somebody who may only look makes none. */
+/** Creates a missing worker, since the Go client creates its worker by reading it. A caller with scope `read` alone creates none. */
 async function worker(call: Call): Promise<WorkerRow> {
   const name = call.param("worker");
   const [found] = await call.coordinate.getWorkers(call.ns, [name]);
@@ -190,8 +190,8 @@ async function attempt(call: Call): Promise<AttemptRow> {
 }
 
 /**
- * `gone` for an attempt of a unit that was deleted, as settling it answers: the store is asked to settle an attempt of the
- * unit that nobody can have, which changes nothing.
+ * `gone` for an attempt of a deleted unit, the same as for settling it. To tell, it settles an attempt number of the unit that
+ * cannot exist, which changes nothing.
  */
 async function missingAttempt(call: Call, id: string): Promise<CoordinateError> {
   const [unitId = ""] = id.split(".");
@@ -208,20 +208,20 @@ const settle =
         attempt: call.param("attempt"),
         action,
         data: bodyData(call),
-        // a time that is over is no delay
+        // a time in the past means no delay
         delayMs: Math.max(0, readGoDuration("delay", call.body.delay)),
         lifetimeMs: readGoDuration("extend_duration", call.body.extend_duration),
         recordTaken: true,
       },
     ]);
     if (changed === undefined) return null;
-    // Go promises ErrLostLease for a renewal alone: an attempt that another one replaced is not pending
+    // Go promises ErrLostLease only for renewals; otherwise a replaced attempt is not pending
     const isLost = changed.error === "lost_lease" && action !== "renew";
     throwChanged(isLost ? { ...changed, error: "not_pending" } : changed);
     return null;
   };
 
-/** The query string of a unit query. A Go client encodes `previous` as if it stood in a path; others do not. */
+/** The conditions in the query string of a unit query. */
 function selectionOf(call: Call): WorkUnitSelection {
   const selection: WorkUnitSelection = {};
   const names = call.query("name");
@@ -229,12 +229,13 @@ function selectionOf(call: Call): WorkUnitSelection {
   const statuses = call.query("status").filter((status) => status !== "any");
   if (names.length > 0) selection.names = names;
   if (statuses.length > 0) selection.statuses = statuses as WorkUnitStatus[];
-  // waiting for a dependency is shown as delayed, and found as that
+  // blocked units are shown to Go clients as delayed, so they are found as delayed, too
   if (statuses.includes("delayed")) selection.statuses = [...(statuses as WorkUnitStatus[]), "blocked"];
   if (Object.keys(selection).length === 0) selection.all = true;
   return selection;
 }
 
+/** A Go client encodes `previous` like a name in a path; other clients do not. */
 function previousOf(call: Call): { previous?: string } {
   const [previous] = call.query("previous");
   if (previous === undefined) return {};
@@ -286,7 +287,7 @@ const changePriorities =
     return null;
   };
 
-/** A change that says `limit` or `previous` means the units that a listing with them would show. */
+/** A change with `limit` or `previous` applies to the units that a listing with them would show. */
 async function limited(call: Call): Promise<WorkUnitSelection> {
   const selection = selectionOf(call);
   const limit = limitOf(call);
@@ -322,8 +323,8 @@ async function putUnit(call: Call): Promise<null> {
 }
 
 /**
- * Section 10.3: a parent that is given is set, `active` is a check-in with everything in the body, and the lack of it
- * deactivates. But a client that sets a parent sends `active: false` along, and means only the parent.
+ * Section 10.3: a given parent is set; `active` is a check-in with all fields of the body; without `active` the worker is
+ * deactivated. But a client that sets a parent also sends `active: false` and means only the parent.
  */
 async function putWorker(call: Call): Promise<null> {
   const { body } = call;
@@ -393,7 +394,7 @@ export const goRoutes: readonly Route[] = [
     status: 201,
     handle: async (call) => {
       const name = readGoText("name", call.body.name);
-      // the one route that takes the namespace from the body, as Go has it: so it asks for itself
+      // the only route with the namespace in the body, as in Go: so it checks the scope itself
       if (!call.identity.may("write", name))
         throw new HttpError("forbidden", "This needs scope write in that namespace");
       await call.coordinate.setNamespace(name, {});

@@ -1,6 +1,6 @@
 /**
- * The representations of the Go wire, as text: fields in alphabetical order, as Go writes them, and links that a
- * client follows instead of building URLs. One object has one spelling of its URL: clients compare them.
+ * The representations of the Go server, as text: fields in alphabetical order, like Go, and links that a client follows
+ * instead of building URLs. An object always has the same URL, since clients compare URLs.
  */
 import {
   workSpecName,
@@ -30,7 +30,7 @@ export const rootText =
 
 const short = (name: string, url: string): string => `{"name":${goString(name)},"url":"${url}"}`;
 
-/** Go writes an empty slice that was never made as null, and one that was made as []. Clients take both. */
+/** Go writes a nil slice as null and an empty slice as []. Clients accept both. */
 const list = (field: string, items: readonly string[], empty: "null" | "[]"): string =>
   `{"${field}":${items.length === 0 ? empty : `[${items.join(",")}]`}}`;
 
@@ -68,7 +68,7 @@ export function workSpecText(ns: string, { name, data }: WorkSpecRow): string {
   );
 }
 
-/** The Go client has ints where an operator may have set fractions; a share below one is still a share. */
+/** The Go client reads an int, but an operator may have set a fraction. A weight between 0 and 1 becomes 1, not 0. */
 const goWeight = (weight: number): string => goInteger(weight > 0 ? Math.max(1, weight) : weight);
 
 export function workSpecMetaText({ meta }: WorkSpecRow, counts: Tally | null): string {
@@ -83,10 +83,10 @@ export function workSpecMetaText({ meta }: WorkSpecRow, counts: Tally | null): s
   );
 }
 
-/** The Go client fails on a status that it does not know. */
+/** Go has no status `blocked`, and its client fails on unknown statuses. */
 const goStatus = (status: WorkUnitStatus): WorkUnitStatus => (status === "blocked" ? "delayed" : status);
 
-/** By the statuses that Go knows, those with any units. */
+/** The counts of the statuses that Go knows, without zeros. */
 function goCounts(counts: Tally): [status: WorkUnitStatus, count: number][] {
   const sums = new Map<WorkUnitStatus, number>();
   for (const status of workUnitStatuses) {

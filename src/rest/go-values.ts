@@ -2,7 +2,7 @@
 import { Buffer } from "node:buffer";
 import { CoordinateError, dataToJson, type Data } from "../core/index.ts";
 
-/** Go's encoder also escapes what HTML would take for markup. */
+/** Like Go's encoder, also escapes characters that are markup in HTML. */
 export function goString(text: string): string {
   const json = JSON.stringify(text);
   return /[<>&\u2028\u2029]/.test(json) ? json.replace(/[<>&\u2028\u2029]/g, escapeUnit) : json;
@@ -10,7 +10,7 @@ export function goString(text: string): string {
 
 const escapeUnit = (unit: string): string => "\\u" + unit.charCodeAt(0).toString(16).padStart(4, "0");
 
-/** RFC 3339 with trailing zeros trimmed; no time is the year 1. */
+/** RFC 3339 with trailing zeros trimmed; 0 (no time) is Go's zero time in the year 1. */
 export function goTime(ms: number): string {
   if (ms === 0) return '"0001-01-01T00:00:00Z"';
   return `"${new Date(ms).toISOString().replace(/\.?0*Z$/, "Z")}"`;
@@ -21,7 +21,7 @@ const rfc3339 = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
 export function readGoTime(field: string, value: unknown): number {
   if (value === undefined || value === null) return 0;
   const match = typeof value === "string" ? rfc3339.exec(value) : null;
-  // a Date keeps milliseconds: what is finer is cut off
+  // a Date has milliseconds: finer digits are cut off
   const ms = match === null ? NaN : Date.parse(`${match[1]}${(match[2] ?? "").slice(0, 4)}${match[3]}`);
   if (Number.isNaN(ms)) throw bad(field, "a time as RFC 3339 has it");
   return Math.max(0, ms);
@@ -30,13 +30,13 @@ export function readGoTime(field: string, value: unknown): number {
 /** Nanoseconds, an integer. */
 export const goDuration = (ms: number): string => (BigInt(Math.round(ms)) * 1_000_000n).toString();
 
-/** Nanoseconds in, milliseconds out: rounded away from zero, for a lease of a nanosecond is not none. */
+/** Converts nanoseconds to milliseconds. Rounds away from zero, so that a lease of a nanosecond does not become 0. */
 export function readGoDuration(field: string, value: unknown): number {
   const ns = readGoInteger(field, value);
   return ns > 0 ? Math.ceil(ns / 1e6) : Math.floor(ns / 1e6);
 }
 
-/** Go also takes numbers in quotes. */
+/** Go also accepts numbers in quotes. */
 export function readGoInteger(field: string, value: unknown): number {
   const number = readGoFloat(field, value);
   if (!Number.isInteger(number)) throw bad(field, "an integer");
@@ -51,7 +51,7 @@ export function readGoFloat(field: string, value: unknown): number {
   return number;
 }
 
-/** `2.0`, `1E+21`, `1E-07`: so that Go reads a float where it wrote one. */
+/** `2.0`, `1E+21`, `1E-07`: written like Go, so that Go reads the value as a float. */
 export function goFloat(value: number): string {
   if (Number.isInteger(value) && Math.abs(value) < 1e21) return `${value}.0`;
   return String(value)
@@ -59,7 +59,7 @@ export function goFloat(value: number): string {
     .replace("e", "E");
 }
 
-/** Where Go has an int and we a number. */
+/** For fields that are an int in Go and a number here. */
 export const goInteger = (value: number): string => String(BigInt(Math.trunc(value)));
 
 export const readGoBoolean = (value: unknown): boolean => value === true;
@@ -77,8 +77,8 @@ export function readGoList(field: string, value: unknown): string[] {
 }
 
 /**
- * A JSON object where that says everything, else base64 of CBOR. Go itself writes CBOR for tuples and UUIDs only, and
- * turns byte strings into text; it reads both forms, so bytes are spared that here.
+ * A JSON object if that loses nothing, else base64 of CBOR. The Go server writes CBOR only for tuples and UUIDs, and turns
+ * byte strings into text. Go clients read both forms, so byte strings stay byte strings here.
  */
 export function goData(data: Data | null): string {
   if (data === null) return "null";
@@ -88,7 +88,7 @@ export function goData(data: Data | null): string {
   return `"${Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("base64")}"`;
 }
 
-/** Units and attempts leave out a dictionary with nothing in it. */
+/** Units and attempts omit empty data. */
 export const isEmptyData = (data: Data | null): boolean =>
   data === null || (typeof data === "string" ? /^\s*\{\s*\}\s*$/.test(data) : data[0] === 0xa0);
 

@@ -1,8 +1,8 @@
 /**
- * What a browser may be tricked into. A page from elsewhere can make a browser send requests to this machine, under
- * this page's own name even, when its owner points that name at 127.0.0.1. So the Host must be one that nobody else
- * can own (an address, localhost, or one that the operator allowed), and a browser's request must come from our own
- * pages. Programs send neither header and are not concerned.
+ * Protects against foreign web pages. Such a page can make a browser send requests to this machine, even under the
+ * page's own host name, if its owner points that name at 127.0.0.1 (DNS rebinding). So the Host must be one that no one
+ * else can own (an address, localhost, or a name that the operator allowed), and a request of a browser must come from
+ * our own pages. Programs send neither Origin nor Sec-Fetch-Site and are not affected.
  */
 import { isIP } from "node:net";
 import type { FastifyRequest } from "fastify";
@@ -13,19 +13,19 @@ export interface GuardOptions {
   allowHosts?: readonly string[];
 }
 
-/** A check for every request but those for pages, which a link on another site may well lead to. */
+/** Returns the check for all requests. Requests for pages need not come from our own pages: other sites may link to them. */
 export function guard({ allowHosts = [] }: GuardOptions): (request: FastifyRequest, isPage: boolean) => void {
   const allowed = new Set(["localhost", ...allowHosts.map((host) => host.toLowerCase())]);
   const any = allowed.has("*");
-  // the few spellings that are really used, so that nothing is parsed for each request
+  // caches accepted Host headers, so that not every request parses its own
   const known = new Set<string>();
   return (request, isPage) => {
     const { headers, rawHeaders } = request.raw;
     const host = headers.host ?? "";
-    // Node takes the first of several; a proxy before us may have taken another
+    // Node uses the first of several; a proxy in front of us may have used another
     if (countHosts(rawHeaders) > 1) throw new HttpError("bad_request", "Host: there twice");
     if (!any && !known.has(host)) {
-      // a socket in the file system has no host; nobody reaches it through a browser
+      // a Unix socket has no host, and no browser can reach it
       const name = hostName(host);
       if (request.raw.socket.remoteAddress !== undefined && isIP(name) === 0 && !allowed.has(name)) {
         throw new HttpError(
@@ -47,7 +47,7 @@ export function guard({ allowHosts = [] }: GuardOptions): (request: FastifyReque
   };
 }
 
-/** Names and values by turns, as they came. */
+/** `rawHeaders` has names and values in alternation, as received. */
 function countHosts(rawHeaders: readonly string[]): number {
   let count = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -66,6 +66,6 @@ function isSameOrigin(origin: string, host: string): boolean {
   try {
     return new URL(origin).host === host.toLowerCase();
   } catch {
-    return false; // `null`, and what is no URL at all
+    return false; // `null`, or not a URL
   }
 }

@@ -1,7 +1,7 @@
-/** Lines of a request or an answer: text, and none that never ends. Lines of white space are skipped. */
+/** Reads the lines of a request or an answer, with a limit on their length. Skips lines of white space. */
 import { CoordinateError, readLines as readAnyLines, type Line } from "../core/index.ts";
 
-/** Throws `bad_argument` for what is not UTF-8 and `too_large` for a line that does not end. */
+/** Throws `bad_argument` for invalid UTF-8 and `too_large` for a line that is longer than `longest`. */
 export async function* readLines(
   chunks: AsyncIterable<Uint8Array>,
   longest = Infinity,
@@ -9,7 +9,7 @@ export async function* readLines(
   for await (const lines of readLineBatches(chunks, longest)) yield* lines;
 }
 
-/** The lines of a chunk at once: one step of the loop for a few hundred lines. */
+/** Yields all lines of a chunk at once: one step of the loop for a few hundred lines. */
 export async function* readLineBatches(
   chunks: AsyncIterable<Uint8Array>,
   longest = Infinity,

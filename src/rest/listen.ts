@@ -1,7 +1,6 @@
 /**
- * Listening: TCP, TLS or a socket in the file system, with limits on what a connection may cost, and a stop that
- * loses nothing. A stop closes the door first; whoever is inside is answered and told that the connection ends; who
- * says nothing more is shown out.
+ * Listening on TCP, TLS or a Unix socket, with limits on what a connection may cost, and a graceful stop. A stop first
+ * refuses new connections, then answers requests on open ones with `Connection: close`, and closes idle connections.
  */
 import { chmodSync } from "node:fs";
 import {
@@ -22,25 +21,25 @@ import {
 import { HttpError, errorAnswer } from "./errors.ts";
 
 /**
- * Connections that the system keeps until this process accepts them. Those beyond are dropped by it, and a caller tries again
- * after a second: a crowd that connects at once must not fill it.
+ * Connections that the operating system queues until this process accepts them. It drops connections beyond that, and a client
+ * retries after a second: many clients that connect at once must not fill the queue.
  */
 const backlog = 4096;
 
 export interface ListenOptions extends ConnectionCaps {
-  /** Where: a host and port, or a path. */
+  /** A host and port, or the path of a Unix socket. */
   at: { host: string; port: number } | { path: string };
   tls?: TlsOptions;
-  /** For every connection that is accepted. */
+  /** Called for every accepted connection. */
   onConnection?: () => void;
-  /** To send all headers; 10 s. */
+  /** The time to receive all headers. Default 10 s. */
   headersMs?: number;
-  /** The longest that a body may come at less than 1 kB/s; 30 s. */
+  /** The longest time that a body may arrive at less than 1 kB/s. Default 30 s. */
   bodyMs?: number;
 }
 
 export interface Listener {
-  /** As it is written in a URL. */
+  /** `http://`, `https://` or `unix:`. */
   url: string;
   port: number;
   /** Stops accepting at once; resolves when the last request is answered, or `graceMs` have passed. Idempotent. */
@@ -52,9 +51,9 @@ export async function listen(app: FastifyInstance, options: ListenOptions): Prom
   const { at, tls, headersMs = 10_000, bodyMs = 30_000 } = options;
   const limits = {
     headersTimeout: headersMs,
-    // Node looks every half minute by itself, and 10 s become 40
+    // Node's default is every 30 s, which would make 40 s of 10 s
     connectionsCheckingInterval: Math.max(50, Math.min(1000, headersMs / 4)),
-    // it would end long bulk loads too; `watchBodies` knows the difference
+    // off, since it would end long bulk loads too: `watchBodies` ends only stalled ones
     requestTimeout: 0,
     keepAliveTimeout: 60_000,
     maxHeaderSize: 16 * 1024,
@@ -79,7 +78,7 @@ export async function listen(app: FastifyInstance, options: ListenOptions): Prom
       resolve();
     });
   });
-  // whoever may open the file may ask anything that nobody needs a token for
+  // only this user may open the file: a caller needs no token if there are none
   if ("path" in at) chmodSync(at.path, 0o600);
 
   let stopped: Promise<void> | undefined;
@@ -97,13 +96,13 @@ function describe(server: Server, at: ListenOptions["at"], secure: boolean): { u
   return { url: `${secure ? "https" : "http"}://${host}:${address.port}`, port: address.port };
 }
 
-/** How long a connection may be silent before it is taken for idle: the next request of a busy caller comes sooner. */
+/** How long a stop waits before it closes idle connections: the next request of a busy client comes sooner. */
 const quietMs = 2000;
 
 async function stop(server: Server, graceMs: number): Promise<void> {
   const closed = new Promise<void>((resolve) => {
     server.once("close", resolve);
-    // not http's own close, which also cuts connections that are idle at this instant: a request may be on its way
+    // not the `close` of http, which also closes connections that are idle now: a request may be in transit
     NetServer.prototype.close.call(server);
   });
   const wait = (ms: number): Promise<boolean> => {
@@ -113,8 +112,8 @@ async function stop(server: Server, graceMs: number): Promise<void> {
   const deadline = Date.now() + graceMs;
   if (!(await wait(Math.min(quietMs, graceMs)))) {
     while (Date.now() < deadline) {
-      // When this process was held up, timers fire before it has read what came in meanwhile: read that first, or a
-      // connection with a request in it passes for idle.
+      // After a blocked event loop, timers fire before pending input is read. Read the input first: otherwise a connection
+      // with an unread request counts as idle.
       await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
       server.closeIdleConnections();
       if (await wait(100)) break;
@@ -130,7 +129,7 @@ function after(ms: number): { promise: Promise<false>; cancel: () => void } {
   return { promise, cancel: () => clearTimeout(timer) };
 }
 
-/** What is not HTTP at all is answered as far as it can be. */
+/** Answers bytes that are not HTTP with an error, if the connection still allows it. */
 function refuse(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === "ECONNRESET" || !socket.writable) {
     socket.destroy();
@@ -150,21 +149,21 @@ function refuse(error: NodeJS.ErrnoException, socket: Socket): void {
   );
 }
 
-/** Requests of one connection that wait for those before them. No client that is known sends more without an answer. */
+/** The most pipelined requests of one connection. No known client sends more without waiting for answers. */
 const maxPipelined = 64;
 
 type Listening = (request: IncomingMessage, response: ServerResponse) => void;
 
 /**
- * One request of a connection at a time. Answers leave in the order of the requests, so the answers to all but the first
- * would be kept in memory; and a request that has not started is forgotten when its connection closes. A connection
- * that sends more than a few in advance is closed.
+ * Runs one request of a connection at a time. Answers are sent in the order of the requests, so all answers but the first would be
+ * kept in memory; and a request that has not started is dropped when its connection closes. A connection that pipelines too many
+ * requests is closed.
  */
 function inTurn(start: Listening, limiter: ConnectionLimiter): Listening {
   const queues = new WeakMap<Socket, { request: IncomingMessage; begin: () => void }[]>();
   return (request, response) => {
     const { socket } = request;
-    // of a connection that was closed here, what else the parser found in the same piece
+    // the connection was closed here, but the parser found more requests in the same chunk
     if (socket.destroyed) {
       request.destroy();
       return;
@@ -190,14 +189,14 @@ function inTurn(start: Listening, limiter: ConnectionLimiter): Listening {
       begin();
     } else if (queue.length < maxPipelined) queue.push({ request, begin });
     else {
-      // one by one and first: Node would make an error with a stack for each of them, which takes 0.1 ms
+      // destroyed one by one, before the connection: Node would make an error with a stack for each, which takes 0.1 ms
       for (const waiting of queue) waiting.request.destroy();
       request.destroy();
     }
   };
 }
 
-/** Requests whose body comes as long as the connection lasts. */
+/** Requests whose body stays open as long as the connection. */
 export const endless = new WeakSet<IncomingMessage>();
 
 interface Receiving {
@@ -206,12 +205,12 @@ interface Receiving {
   bytes: number;
 }
 
-/** Slower than this, in bytes a second, is not slow but stuck. */
+/** In bytes per second. A slower body counts as stalled. */
 const minRate = 1024;
 
 /**
- * Ends requests whose body does not come. Kept by connection, so that a request costs one assignment, and looked at
- * now and then. A body that waits for us and not for its sender is left alone.
+ * Closes connections whose request body has stalled. Tracks requests by connection, so that a request costs one assignment,
+ * and checks them periodically. A body that waits for this server to read it is not stalled.
  */
 function watchBodies(server: Server, bodyMs: number): () => void {
   const everyMs = Math.max(250, Math.min(5000, bodyMs / 4));

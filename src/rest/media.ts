@@ -1,4 +1,4 @@
-/** Media types and their negotiation, as the Go server has it: four names for the same JSON. */
+/** Media types and their negotiation, like the Go server: four names for the same JSON. */
 import { HttpError } from "./errors.ts";
 
 export const v1Json = "application/vnd.diffeo.coordinate.v1+json";
@@ -12,7 +12,7 @@ export const ndjson = "application/x-ndjson";
 /** Many requests and their answers over one connection: see calls.ts. */
 export const callsType = "application/x-coordinate-calls";
 
-/** What an Accept header's range stands for, and how exact it is: exact types go before `text/*` before everything. */
+/** The type for a range of an Accept header, and its rank: an exact type ranks above half a wildcard, and that above a full one. */
 function rangeType(range: string): { type: string; rank: number } | null {
   if (range === "*/*") return { type: v1Json, rank: 1 };
   if (range === "application/*") return { type: v1Json, rank: 2 };
@@ -22,7 +22,7 @@ function rangeType(range: string): { type: string; rank: number } | null {
 
 const token = /^[\w!#$%&'*+.^`|~-]+$/;
 
-/** The type to answer with. Throws 406 when there is none and 400 for a header that cannot be read. */
+/** The type of the answer. Throws 406 if none is acceptable and 400 if the header is malformed. */
 export function negotiate(accept: string | undefined): string {
   if (accept === undefined || accept === "" || accept === v1Json) return v1Json;
   let best: { type: string; rank: number; q: number } | null = null;
@@ -52,5 +52,5 @@ function quality(params: readonly string[]): number {
 
 const badAccept = (): HttpError => new HttpError("bad_request", "Invalid Accept: header");
 
-/** A browser that loads a page says so; programs do not. */
+/** A browser that loads a page accepts HTML; programs do not. */
 export const wantsPage = (accept: string | undefined): boolean => accept?.includes("text/html") === true;

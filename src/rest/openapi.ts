@@ -1,11 +1,11 @@
-/** The OpenAPI document: the table of routes, printed. */
+/** Generates the OpenAPI document from the table of routes. */
 import { shape } from "../core/index.ts";
 import { v1Json } from "./media.ts";
 import type { Route } from "./route.ts";
 
 export interface OpenApiOptions {
   version: string;
-  /** Whether the server wants a token. */
+  /** Whether the server requires a token. */
   secured?: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
- * A route: one row of the table from words to verbs. The server serves the rows, OpenAPI prints them, the tests of
- * who may do what walk them. What a handler is given has been checked; what it may do has been decided.
+ * A route: one row of the table that maps paths to handlers. The server serves the rows, OpenAPI prints them, and the
+ * authorisation tests iterate over them. A handler runs only after authorisation, with input that has been checked.
  */
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Caller, Coordinate, Shape, VerbScope } from "../core/index.ts";
@@ -10,22 +10,22 @@ import type { Identity } from "./access.ts";
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
 
 export interface Route {
-  /** One word for it: in the document, in metrics, in the audit log. */
+  /** Its name in the OpenAPI document, in metrics and in the audit log. */
   id: string;
   method: Method;
-  /** As OpenAPI writes it; names in braces are decoded before the handler sees them. */
+  /** In OpenAPI syntax. The values of names in braces are decoded before the handler sees them. */
   path: string;
-  /** `open`: nothing to protect. `listed`: shows what the caller may read, of all namespaces. */
+  /** `open`: needs no authorisation. `listed`: shows only namespaces that the caller may read. */
   scope: VerbScope | "open" | "listed";
   summary: string;
   family: "verb" | "go" | "stream" | "daemon";
   query?: Readonly<Record<string, Shape>>;
   body?: Shape;
-  /** The type of the body, where it is not JSON. */
+  /** The media type of the body, if it is not JSON. */
   bodyType?: string;
   answer?: Shape;
   answerType?: string;
-  /** 200 where not given. */
+  /** Default 200. */
   status?: number;
   handle(call: Call): Promise<Answer>;
 }
@@ -33,24 +33,24 @@ export interface Route {
 export interface Call {
   coordinate: Coordinate;
   identity: Identity;
-  /** The namespace in the path, decoded; the empty one where the path has none. */
+  /** The namespace in the path, decoded; empty if the path has none. */
   ns: string;
   /** Names in the path, decoded. */
   param(name: string): string;
-  /** Values of a repeated query parameter, as they stand there. */
+  /** The values of a query parameter, which may be repeated. Names in them are not decoded. */
   query(name: string): string[];
   body: Readonly<Record<string, unknown>>;
   request: FastifyRequest;
   reply: FastifyReply;
-  /** Aborts when the caller has gone. */
+  /** Aborts when the caller has disconnected, or the server stops. */
   gone(): AbortSignal;
-  /** Who waits for the answer, as far as the verbs need to know. */
+  /** The state of the caller, as far as verbs need it. */
   readonly caller: Caller;
-  /** The turns of large requests, for handlers that do much in pieces. */
+  /** For handlers that do a lot of work: each piece waits for a turn as a large request. */
   large: LargeRequests;
 }
 
-/** The text to send; null is an answer without a body, undefined one that the handler has sent itself. */
+/** The text to send. Null: an answer without a body. Undefined: the handler has sent the answer itself. */
 export type Answer = string | null | undefined;
 
 /** A request that was answered: for metrics, the audit and the log. */
@@ -59,11 +59,11 @@ export interface Answered {
   readonly method: string;
   /** With the query, if there is one. */
   readonly path: string;
-  /** The row of the table that served it; null for a path that is not there. */
+  /** The route that served it; null for an unknown path. */
   readonly route: Route | null;
   readonly ns: string;
   readonly identity: Identity | null;
-  /** Whether the caller showed a token, right or wrong. */
+  /** Whether the caller sent a token, valid or not. */
   readonly presented: boolean;
   readonly address: string;
   readonly status: number;

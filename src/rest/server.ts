@@ -1,6 +1,6 @@
 /**
- * The server: a table of routes behind Fastify. In the order that a request meets them: guard, identity, scope, body,
- * schema, handler; an error at any of them is one JSON document.
+ * The server: a table of routes behind Fastify. A request passes, in this order: guard, identity, scope, body, schema,
+ * handler. An error of any of them is answered with a JSON document.
  */
 import type { ServerResponse } from "node:http";
 import { Socket } from "node:net";
@@ -24,45 +24,45 @@ declare module "fastify" {
   interface FastifyRequest {
     identity: Identity | null;
     ns: string;
-    /** The row of the table that serves it; null for a path that is not there. */
+    /** The route that serves it; null for an unknown path. */
     served: Route | null;
-    /** The answer to it, as Node has it. */
+    /** Node's response object for it. */
     response: ServerResponse;
-    /** Has the turn of a large request, until it is answered. */
+    /** Whether it has a turn as a large request, until it is answered. */
     isLarge: boolean;
   }
 }
 
 export interface RestServerOptions {
   coordinate: Coordinate;
-  /** Who may do what; everybody everything when absent. */
+  /** Authorises callers. By default every caller may do everything. */
   access?: Access;
   allowHosts?: readonly string[];
   /** Routes besides the two families: streams, events, metrics, the clock of a test. */
   routes?: readonly Route[];
-  /** A page for browsers at `/`, where programs find the root document. */
+  /** A page for browsers at `/`, where programs get the root document. */
   page?: string;
-  /** One request body at most; 32 MiB. Streams have no limit. */
+  /** The limit of a request body. Streams have none. Default 32 MiB. */
   maxBodyBytes?: number;
-  /** All bodies that are being received or served; 128 MiB. */
+  /** The limit of all bodies that are being received or served. Default 128 MiB. */
   maxBodyBytesHeld?: number;
-  /** Items of one list in a body: what the engine takes; 100,000. */
+  /** The limit of items in one list of a body, the same as in the engine. Default 100,000. */
   maxItems?: number;
-  /** What other servers of this process share. */
+  /** The turns of large requests, shared with other servers of this process. */
   large?: LargeRequests;
   dataLimits?: DataLimits;
   /** Ends waits for work and streams of events. */
   stopping?: AbortSignal;
   newRequestId?: () => string;
-  /** After every answer. */
+  /** Called after every answer. */
   onAnswer?: (answered: Answered) => void;
-  /** A bug: an error that is not in any table. */
+  /** Called for an unexpected error, which is a bug. */
   onBug?: (error: unknown, request: FastifyRequest) => void;
 }
 
 export interface RestServer {
   app: FastifyInstance;
-  /** Everything that is served, for OpenAPI and for tests. */
+  /** All routes that are served, for OpenAPI and for tests. */
   routes: readonly Route[];
 }
 
@@ -248,8 +248,8 @@ class ServedCall implements Call {
 }
 
 /**
- * Tells a handler that waits when its caller has gone, or the server stops. Not by AbortSignal.any: on Node 20 every
- * signal that it makes stays in memory as long as its longest-lived source, 1.2 kB for each long poll.
+ * Aborts a waiting handler when its caller has disconnected or the server stops. Does not use AbortSignal.any: on Node 20
+ * every signal it makes stays in memory as long as its longest-lived source, 1.2 kB for each long poll.
  */
 class Callers {
   readonly #open = new Set<AbortController>();
@@ -296,7 +296,7 @@ function handler(
     const takesTurn = !request.isLarge && large.isLarge(socket, rowsOf(route, call), 0);
     const answer: Answer = takesTurn
       ? await large.turn(socket, async () => {
-          // it waited for a while: nobody may be there any more
+          // the caller may have disconnected during the wait for a turn
           if (socket.destroyed) throw new CoordinateError("closed");
           return route.handle(call);
         })
@@ -304,7 +304,7 @@ function handler(
     if (answer === undefined) return reply;
     const end = turn.end();
     if (end !== undefined) await end;
-    // a request that a test injects has no connection, and holds nothing up
+    // a request that a test injects has no connection to hold memory for
     if (answer !== null && answer.length > longAnswer && socket instanceof Socket) {
       large.charge(socket, answer.length);
       reply.raw.once("close", large.hold(socket, answer.length));
@@ -318,14 +318,14 @@ function handler(
   };
 }
 
-/** How many rows are asked for; none where the caller waits for something, which must not hold up others. */
+/** The number of requested rows; 0 for a call that waits, which must not block other large requests. */
 function rowsOf({ id, family, query }: Route, call: ServedCall): number {
   if (family === "verb") return Number(call.body.waitMs ?? 0) > 0 ? 0 : rowsAsked(id, [call.body]);
-  // the Go family's lists are of everything, unless they say otherwise
+  // lists of the Go routes have no limit by default
   return query?.limit === undefined ? 0 : Number(call.query("limit")[0] ?? Infinity);
 }
 
-/** Strict: what runs on our pages came from us, in files; nobody frames them; they talk to nobody else. */
+/** A strict policy: our pages run only scripts from our own files, cannot be framed, and connect only to this server. */
 export const pageHeaders: Readonly<Record<string, string>> = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
@@ -346,11 +346,11 @@ function addParsers(app: FastifyInstance, bodies: Bodies): void {
   app.addContentTypeParser([...jsonTypes], (request, payload, done) => {
     bodies.read(request, payload).then((value) => done(null, value), done);
   });
-  // the handler reads it, in its own time
+  // the handler reads the stream itself
   app.addContentTypeParser([ndjson, callsType], (_request, payload, done) => done(null, payload));
 }
 
-/** A path that exists, asked with another method, is 405 and not 404. */
+/** Answers other methods on known paths with 405 instead of 404. */
 function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[]): void {
   const methods = new Map<string, Set<string>>();
   for (const { path, method, family } of routes) {
@@ -364,7 +364,7 @@ function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[]): voi
       method: others,
       url: fastifyPath(path),
       exposeHeadRoute: false,
-      // before the body is looked at: what it holds does not matter any more
+      // before the body is read: its content does not matter
       onRequest: (request, _reply, done) =>
         done(
           new HttpError("method_not_allowed", `Method ${request.method} not allowed`, {
@@ -376,7 +376,7 @@ function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[]): voi
   }
 }
 
-/** Errors of Fastify itself, as ours. */
+/** Converts errors of Fastify. */
 function fromFastify(error: unknown): unknown {
   if (!(error instanceof Error) || !("code" in error)) return error;
   const failed = error as Error & { code: string; statusCode?: number; validation?: readonly Violation[] };

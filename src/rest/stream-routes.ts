@@ -1,4 +1,4 @@
-/** Loads and exports of any length, a line of JSON for each unit, in constant memory: what is slow is waited for. */
+/** Loads and exports of any length: one line of JSON per unit, in constant memory, with backpressure. */
 import { Readable } from "node:stream";
 import {
   CoordinateError,
@@ -18,7 +18,7 @@ import type { Call, Route } from "./route.ts";
 import { nameFromUrl } from "./url-name.ts";
 import { readWire, writeLine } from "./wire.ts";
 
-/** Units of one call to the store: as many as make the call cheap, and no more than keep others waiting 50 ms. */
+/** Units per call to the store: enough to make the call cheap per unit, few enough to block other calls for at most 50 ms. */
 const unitsAtOnce = 1000;
 const charactersAtOnce = 4 * 1024 * 1024;
 const longestLine = 32 * 1024 * 1024;
@@ -95,7 +95,7 @@ async function load(call: Call, limits: DataLimits | undefined): Promise<string>
     characters = 0;
     // one batch is written while the next is read
     writing = write(batch, from, to);
-    // whoever awaits it next sees the failure; until then it is not one that nobody looks at
+    // the next `await writing` throws the failure; this avoids an unhandled rejection until then
     writing.catch(() => undefined);
   };
   let last = 0;
@@ -116,7 +116,7 @@ async function load(call: Call, limits: DataLimits | undefined): Promise<string>
       if (units.length >= unitsAtOnce || characters >= charactersAtOnce) await flush(number);
     }
   }
-  // an empty load still tells whether there is such a work spec
+  // an empty load still checks that the work spec exists
   if (units.length > 0 || stored === 0) await flush(last);
   await writing;
   return JSON.stringify({ units: stored, created });
@@ -127,7 +127,7 @@ const violation = (error: { instancePath?: string; message?: string } | undefine
 
 function located(error: unknown, where: string, stored: number): unknown {
   if (!(error instanceof CoordinateError) || error.status >= 500) return error;
-  // these name a thing; where the thing was asked for does not belong to its name
+  // their value is the name of a missing thing: a line number does not belong in it
   if (error.status === 404 || error.status === 410) return error;
   return new CoordinateError(error.code, `${where}: ${error.value} (${stored} units were stored before)`, {
     cause: error,
@@ -152,7 +152,7 @@ async function exportUnits(call: Call): Promise<undefined> {
     large.turn(socket, () =>
       coordinate.listWorkUnits(ns, spec, { ...query, ...(after !== undefined && { previous: after }) }),
     );
-  // the first page before the first byte: what cannot be done is still an error, and not a stream that breaks
+  // reads the first page before the first byte is sent: a failure is then an error answer, not a broken stream
   let page = await read(previous === undefined ? undefined : nameFromUrl(previous));
   const pages = async function* (): AsyncGenerator<string> {
     for (;;) {

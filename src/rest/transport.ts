@@ -1,4 +1,4 @@
-/** How a client reaches a server: one request, one answer. Failures say whether the server can have seen anything. */
+/** How a client reaches a server: one request, one answer. A failure tells whether the server can have received the request. */
 import { NoAnswer } from "../core/index.ts";
 
 export interface TransportRequest {
@@ -6,14 +6,14 @@ export interface TransportRequest {
   /** Path and query. */
   path: string;
   headers: Readonly<Record<string, string>>;
-  /** Text, or a stream of it whose sender waits until it is taken. */
+  /** Text, or a stream of text with backpressure. */
   body?: string | AsyncIterable<string>;
-  /** Silence of this long is a failure; 0 is never. */
+  /** The timeout for silence; 0 is none. */
   timeoutMs: number;
   /** The server answers when something happens, which may take long. */
   waits?: boolean;
   signal?: AbortSignal | undefined;
-  /** Answers with `chunks` in place of `text`. */
+  /** Returns `chunks` instead of `text`. */
   stream?: boolean;
 }
 
@@ -29,7 +29,7 @@ export interface Transport {
   close(): void;
 }
 
-/** `sent` is false when the request cannot have reached the server: asking again is safe whatever it was. */
+/** `sent` is false if the request cannot have reached the server: then every request is safe to retry. */
 export class TransportError extends NoAnswer {
   override readonly name = "TransportError";
 }

@@ -1,13 +1,13 @@
 /**
- * Answers of one turn of the event loop leave together. A write to a socket is a call of the system that wakes its reader: where many requests
- * arrive at once, answering each before the next is read took half of the processor, and callers got their answers, and sent their next requests,
- * one by one. The first request of a turn is answered at once, so that a lone caller never waits.
+ * Sends the answers of one turn of the event loop together. A write to a socket is a system call that wakes its reader. When many
+ * requests arrived at once, answering each before the next was read took half of the CPU time, and callers got their answers, and
+ * sent their next requests, one by one. If a turn has a single request, it is answered at once, so that a lone caller never waits.
  */
 export class Turn {
   #arrived = 0;
   #end: Promise<void> | null = null;
 
-  /** A request has arrived. */
+  /** Counts a request that has arrived in this turn. */
   arrived(): void {
     if (this.#arrived++ === 0) setImmediate(() => (this.#arrived = 0));
   }

@@ -1,6 +1,6 @@
 /**
- * Names in URLs: as they are when every character is harmless, else `-` and base64url of their bytes. The rule is the
- * Go server's, but for `.` and `..`, which every URL library takes for something else and which are encoded here.
+ * Names in URLs: unchanged if every character is safe, else `-` and base64url of their bytes. This is the rule of the
+ * Go server, except for `.` and `..`, which URL libraries resolve as relative paths and which are encoded here.
  */
 import { Buffer } from "node:buffer";
 import { CoordinateError, nameFromBytes, nameToBytes } from "../core/index.ts";
@@ -11,7 +11,7 @@ export function nameToUrl(name: string): string {
   return safe.test(name) ? name : "-" + nameToBytes(name).toString("base64url");
 }
 
-/** From a segment that is percent-decoded already. Throws `bad_name`. */
+/** Decodes a segment that is already percent-decoded. Throws `bad_name`. */
 export function nameFromUrl(segment: string): string {
   if (!segment.startsWith("-")) return segment;
   const digits = segment.slice(1);

@@ -1,4 +1,4 @@
-/** The complete wire: every verb of Coordinate, one route each, straight from the table. */
+/** One route for every verb of Coordinate, generated from the table of verbs. */
 import {
   serveVerb,
   signatures,
@@ -38,14 +38,14 @@ const namespaced = (verb: Verb): Route =>
     return serveVerb(call.coordinate, verb, args, call.caller);
   });
 
-/** A worker reports of itself; to tell it, or others, what to do is an operator's business. */
+/** With scope `work`, workers may only report about themselves. Setting a desired state needs scope `write`. */
 function checkDesired({ body, identity, ns }: Call): void {
   const changes = body.changes as readonly { desired?: unknown }[];
   if (changes.some(({ desired }) => desired !== undefined) && !identity.may("write", ns))
     throw new HttpError("forbidden", "This needs scope write in that namespace: it sets a desired state");
 }
 
-/** Whoever says that another cancels is still known by the token. */
+/** Adds the token id to `by`, so that a caller cannot hide behind another name. */
 function withToken({ body, identity }: Call): Call["body"] {
   if (isAnybody(identity)) return body;
   const by =
@@ -55,7 +55,7 @@ function withToken({ body, identity }: Call): Call["body"] {
   return { ...body, by };
 }
 
-/** Of all namespaces: rows of those that the caller may read. */
+/** A verb over all namespaces. Returns only rows of namespaces that the caller may read. */
 const overAll = (verb: "listNamespaces" | "tally" | "waitingSince"): Route => {
   const all = route(verb, verbPath(verb), "listed", async (call) => {
     const rows = await call.coordinate[verb]();

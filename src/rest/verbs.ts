@@ -1,7 +1,7 @@
 /**
- * Verbs on the complete wire: every verb is `POST /v1/namespace/{namespace}/{verb}`, in kebab case, with its arguments as
- * members of the body; those that look at all namespaces are `POST /v1/{verb}`. The namespace is in the path only, where
- * the one check of who may do what finds it.
+ * Verbs on the wire: every verb is `POST /v1/namespace/{namespace}/{verb}`, in kebab case, with its arguments as members of
+ * the body. Verbs over all namespaces are `POST /v1/{verb}`. The namespace is in the path only, where the authorisation
+ * check reads it.
  */
 import { signatures, verbNames, type Verb } from "../core/index.ts";
 import { nameToUrl } from "./url-name.ts";
@@ -10,7 +10,7 @@ const segments = Object.fromEntries(
   verbNames.map((verb) => [verb, verb.replace(/[A-Z]/g, (letter) => "-" + letter.toLowerCase())]),
 ) as Readonly<Record<Verb, string>>;
 
-/** Without a namespace, all of them are meant. */
+/** Without `ns`, the path of the verb over all namespaces. */
 export const verbPath = (verb: Verb, ns?: string): string =>
   ns === undefined ? `/v1/${segments[verb]}` : `/v1/namespace/${nameToUrl(ns)}/${segments[verb]}`;
 

@@ -1,4 +1,4 @@
-/** A body that does not fit its schema, in the words of the engine. */
+/** Turns a schema violation of a request body into an error of the engine. */
 import { CoordinateError, nameLimits } from "../core/index.ts";
 import { cut } from "./errors.ts";
 
@@ -11,9 +11,9 @@ export interface Violation {
   parentSchema?: { title?: string; properties?: Record<string, { title?: string } | undefined> };
 }
 
-/** Says what was wrong in the words of the engine, which would have refused it too. */
+/** The same error that the engine would throw for the body. */
 export function invalid(violations: readonly Violation[]): CoordinateError {
-  // of the branches of a union, the one that came farthest is the one that was meant
+  // of the branches of a union, the one that matched deepest is probably the intended one
   const depth = ({ instancePath }: Violation): number => instancePath.split("/").length;
   const first = violations.reduce<Violation | undefined>(
     (best, one) => (best === undefined || depth(one) > depth(best) ? one : best),

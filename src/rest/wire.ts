@@ -1,10 +1,10 @@
 /**
- * JSON on the complete wire: plain values, with one exception. A member called `data` is a data dictionary and is
- * never looked into: JSON data travels as the text it is (1.0 stays 1.0, keys keep their order and may repeat), CBOR
- * data as a string of base64. A dictionary is always an object, so the two cannot be confused.
+ * JSON of the REST interface: plain values, with one exception. A member called `data` is a data dictionary and is not
+ * parsed: JSON data keeps its exact text (1.0 stays 1.0, keys keep their order and may repeat), CBOR data is a string of
+ * base64. A dictionary is always an object, so the two cannot be confused.
  *
- * The reader is written by hand because JSON.parse cannot leave a part alone, and because a long body is read in pieces. It takes
- * untrusted text: depth is counted, and keys such as `__proto__` are keys.
+ * The reader is written by hand because JSON.parse cannot skip a part, and because a long body is read in pieces. It reads untrusted
+ * text: depth is limited, and keys such as `__proto__` are ordinary keys.
  */
 import { Buffer } from "node:buffer";
 import {
@@ -17,31 +17,31 @@ import {
   type DataLimits,
 } from "../core/index.ts";
 
-/** Objects and lists of the envelope inside one another; nothing on the wire is deeper than six. */
+/** The maximum depth of nested objects and lists outside of `data`. No valid message is deeper than six. */
 const deepest = 32;
 
 /**
- * Values of one envelope. A value costs many times the three characters that it may come in; a batch of 10,000 units has
- * a tenth of these.
+ * The maximum number of values in one text, outside of `data`. In memory a value costs many times the three characters that it
+ * may take in the text. A batch of 10,000 units has a tenth of these.
  */
 const maxValues = 1_000_000;
 
-/** Characters that are read before others get a turn: a few milliseconds. */
+/** Characters that are read in one turn of the event loop: a few milliseconds. */
 const atOnce = 256 * 1024;
 
 export interface WireLimits extends DataLimits {
-  /** Items of one list. */
+  /** The maximum number of items in one list. */
   readonly maxItems?: number;
 }
 
-/** Reads one JSON text. Throws `bad_argument` for what is malformed and `bad_data` for data that is. */
+/** Reads one JSON text. Throws `bad_argument` if it is malformed and `bad_data` if data in it is. */
 export function readWire(text: string, limits?: WireLimits): unknown {
   const reader = new WireReader(text, limits);
   reader.read(Infinity);
   return reader.value;
 }
 
-/** The same, of a text that may be long: the event loop turns meanwhile. */
+/** The same for a text that may be long: yields to the event loop between pieces. */
 export async function readLongWire(text: string, limits?: WireLimits): Promise<unknown> {
   const reader = new WireReader(text, limits);
   while (!reader.read(atOnce)) await nextTurn();
@@ -54,7 +54,7 @@ interface Cursor {
   at: number;
 }
 
-/** An object or list that is being read; `key` is the member that comes next, null in a list. */
+/** An object or list that is being read; `key` is the key of the next member, null in a list. */
 interface Open {
   readonly value: Record<string, unknown> | unknown[];
   key: string | null;
@@ -62,7 +62,7 @@ interface Open {
 
 const opened = Symbol("opened");
 
-/** Keeps what is open on a stack of its own, so that it can stop anywhere and go on later. */
+/** Keeps open objects and lists on an explicit stack, so that it can pause anywhere and resume later. */
 class WireReader {
   readonly #cursor: Cursor;
   readonly #open: Open[] = [];
@@ -76,7 +76,7 @@ class WireReader {
     skipSpace(this.#cursor);
   }
 
-  /** Reads on, about so many characters; true when the text has been read to its end. */
+  /** Reads about so many more characters. Returns true at the end of the text. */
   read(characters: number): boolean {
     const cursor = this.#cursor;
     const until = cursor.at + characters;
@@ -109,7 +109,7 @@ class WireReader {
     }
   }
 
-  /** The value that starts here, or `opened` for an object or list with something in it. */
+  /** The value that starts here, or `opened` for an object or list that is not empty. */
   #start(): unknown {
     const cursor = this.#cursor;
     this.#valuesLeft -= 1;
@@ -148,13 +148,13 @@ class WireReader {
       return;
     }
     const name = key ?? "";
-    // whoever looked at the first one must not have looked at another than is used
+    // refused: else a check might see the first value, and the code use the second
     if (Object.hasOwn(container, name))
       throw new CoordinateError("bad_argument", `${name.slice(0, 100)}: there twice`);
     jsonText.setOwn(container, name, value);
   }
 
-  /** The member that the innermost list belongs to. */
+  /** The key of the member that the innermost list belongs to. */
   #where(): string {
     const member = this.#open.findLast(({ key }) => key !== null);
     return member?.key?.slice(0, 100) ?? "list";
@@ -191,7 +191,7 @@ function readScalar(cursor: Cursor): unknown {
       return null;
     default: {
       const number = Number(text.slice(start, cursor.at));
-      // an integer of 400 digits is a number in JSON and none here; taken for Infinity it would pass for a very long time
+      // an integer of 400 digits is valid JSON, but would become Infinity here and pass as a very long time
       if (Number.isFinite(number)) return number;
       throw new CoordinateError("bad_argument", `JSON: number out of range at character ${start}`);
     }
@@ -219,7 +219,7 @@ const base64Text = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}
 
 export function base64Data(text: string, limits?: DataLimits): Data {
   if (!base64Text.test(text)) throw new CoordinateError("bad_data", "that is illegal base64");
-  // a copy of its own: Buffer hands out small slices of one large pool, which a single unit would keep alive
+  // a copy: Buffer returns small slices of one large pool, and a single unit would keep the pool alive
   return cborData(new Uint8Array(Buffer.from(text, "base64")), limits);
 }
 
@@ -232,7 +232,7 @@ function malformed({ at, text }: Cursor): CoordinateError {
   return new CoordinateError("bad_argument", `JSON: ${what}`);
 }
 
-/** The one JSON text of a value; members of undefined value are left out. Names with bytes come out as `\udcXX`. */
+/** The JSON text of a value. Members that are undefined are omitted. Bytes in names that are not UTF-8 are written as `\udcXX`. */
 export function writeWire(value: unknown): string {
   switch (typeof value) {
     case "string":
@@ -269,13 +269,13 @@ function writeObject(object: Readonly<Record<string, unknown>>): string {
 export function writeData(data: Data | null): string {
   if (data === null) return "null";
   if (typeof data === "string") return data;
-  // a client's caller may have given an object where encoded data was wanted
+  // the caller of a client may have passed an object instead of encoded data
   if (!((data as unknown) instanceof Uint8Array))
     throw new CoordinateError("bad_data", "data: expected encoded data (see encodeData)");
   return `"${Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString("base64")}"`;
 }
 
-/** A line of NDJSON: line ends in JSON text are white space between tokens, and become blanks. */
+/** A line of NDJSON. Line breaks in JSON text are white space between tokens, and become blanks. */
 export function writeLine(value: unknown): string {
   const text = writeWire(value);
   return (text.includes("\n") || text.includes("\r") ? text.replace(/[\n\r]/g, " ") : text) + "\n";
@@ -283,7 +283,7 @@ export function writeLine(value: unknown): string {
 
 const quotedKeys = new Map<string, string>();
 
-/** Keys are field names, a few dozen in all; the bound is for a caller who puts something else there. */
+/** Caches quoted keys. Keys are a few dozen field names; the size limit is for callers that pass other keys. */
 function quotedKey(key: string): string {
   let quoted = quotedKeys.get(key);
   if (quoted === undefined) {

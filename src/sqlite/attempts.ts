@@ -1,4 +1,4 @@
-/** Reading attempts: by key, by the request they were given to, and by worker. */
+/** Reads attempts: by key, by the request that claimed them, and by worker. */
 import {
   attemptRow,
   type AttemptCursor,
@@ -10,7 +10,7 @@ import type { Space, State } from "./state.ts";
 import { findUnit, pastAttempt } from "./units.ts";
 import { loggedAttempts } from "./workers.ts";
 
-/** The attempts that a request was given before, as far as they are still its own. */
+/** The attempts of the first claim with this request id, as far as they still run; null if there was none. */
 export function claimedBefore(state: State, space: Space, requestId: string | null): AttemptRow[] | null {
   const before =
     requestId === null
@@ -33,7 +33,7 @@ export function findAttempt(state: State, ns: string, { unitId, number }: Attemp
   return attempt === undefined ? null : attemptRow(unit, attempt);
 }
 
-/** What a worker holds, and what it lost while its lease had not ended. */
+/** The attempts that a worker holds, and those that it lost before their leases ended. */
 export function heldAttempts(state: State, worker: number, now: number): AttemptKey[] {
   const held = [...state.leases.heldBy(worker)].map((unitId) => ({
     unitId,
@@ -45,7 +45,7 @@ export function heldAttempts(state: State, worker: number, now: number): Attempt
   return [...held, ...lost];
 }
 
-/** Newest first. Attempts of units that are gone are passed over. */
+/** The logged attempts of a worker, newest first. Skips attempts of deleted units. */
 export function logged(
   state: State,
   ns: string,
@@ -60,7 +60,7 @@ export function logged(
   let skipping = previous !== null;
   for (const { position, ...key } of loggedAttempts(state, worker, time, number)) {
     if (rows.length === limit) break;
-    // the row of the page before was removed: this is one after it
+    // the log row in which the previous page ended was deleted: this row comes after it
     if (place !== null && (position[0] !== place[0] || position[1] !== place[1])) skipping = false;
     if (skipping) skipping = key.unitId !== previous?.unitId || key.number !== previous.number;
     else {

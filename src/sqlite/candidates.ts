@@ -1,4 +1,4 @@
-/** What the scheduler is told of a namespace. */
+/** The input of the scheduler: the work specs of a namespace. */
 import {
   defaultNamespaceSettings,
   hasFlowRules,

@@ -1,20 +1,20 @@
 /**
  * Group commit. Verbs that arrive together, in one turn of the event loop or while others are being written, share one
- * transaction and one sync, and are answered when it is on disk. What a verb throws before it wrote anything is its own
- * affair; one that fails after that takes the transaction with it, and the others are run again one by one.
+ * transaction and one sync, and are answered when it is on disk. A verb that throws a `CoordinateError` before it has
+ * written anything fails alone. Any other error rolls the transaction back, and its verbs run again one by one.
  *
- * A verb may be a generator: where it yields, and has run long, the event loop has a turn. The transaction stays open
- * and the other verbs wait, but nothing else does.
+ * A verb may be a generator. When it yields after it has run long, the event loop gets a turn. The transaction stays
+ * open and the other verbs wait, but nothing else does.
  *
- * Before the commit, those who wait for what the transaction brings are told once, and may join it: a unit is added and claimed
- * by a waiting worker with one sync.
+ * Before the commit, callers that wait for work are woken once and may join the transaction: a unit is added, and claimed
+ * by a waiting worker, with one sync.
  */
 import { CoordinateError, nextTurn } from "../core/index.ts";
 import type { Connection, Statement } from "./driver.ts";
 import { explain, isFatal } from "./file.ts";
 import type { State } from "./state.ts";
 
-/** A verb that has moved its share of what is past its time, and wants another turn before it answers. */
+/** The result of a verb that has moved its share of overdue units and has to run again before it can answer. */
 export const again = Symbol("again");
 
 export type Work = () => unknown;
@@ -24,15 +24,15 @@ interface Job {
   resolve: (answer: unknown) => void;
   reject: (error: unknown) => void;
   alone: boolean;
-  /** It came because of what others did in this transaction. */
+  /** Submitted by a caller that this transaction woke up. */
   invited: boolean;
 }
 
 type Outcome = { job: Job; answer: unknown } | { job: Job; error: unknown };
 
-/** How long verbs join a transaction unless told otherwise. */
+/** How long verbs may join a transaction, by default. */
 const defaultJoinMs = 12;
-/** How long a verb runs before the event loop has a turn. */
+/** How long a verb runs before the event loop gets a turn. */
 const turnMs = 20;
 
 export class Committer {
@@ -54,7 +54,7 @@ export class Committer {
     file: string,
     connection: Connection,
     state: State,
-    /** Wakes those who may have something to do in this transaction; whether there were any. */
+    /** Wakes callers that may join this transaction. Returns whether there were any. */
     invite: () => boolean,
     onCommit: () => void,
     joinMs = defaultJoinMs,
@@ -69,12 +69,12 @@ export class Committer {
     this.#joinMs = joinMs;
   }
 
-  /** Set for good after a fault of the disk or the file: nothing is written any more. */
+  /** Set permanently after a fault of the disk or the file: nothing is written any more. */
   get failure(): CoordinateError | null {
     return this.#failure;
   }
 
-  /** Whether no verb is halfway: what is in memory is consistent, though it may not be on the disk yet. */
+  /** Whether no verb is halfway. The state in memory is then consistent, but may not be on disk yet. */
   get isBetweenVerbs(): boolean {
     return this.#running === null || this.#inviting;
   }
@@ -90,7 +90,7 @@ export class Committer {
       if (this.#failure !== null) reject(this.#failure);
       else if (this.#closed) reject(new CoordinateError("closed"));
       else {
-        // the answer is what `work` gives: the queue only carries it
+        // the cast is safe: the answer is the result of `work`
         const job = { work, resolve: resolve as (answer: unknown) => void, reject, alone: false };
         this.#queue.push({ ...job, invited: this.#inviting });
         if (this.#queue.length === 1 && this.#running === null) setImmediate(() => this.#start());
@@ -106,13 +106,13 @@ export class Committer {
     });
   }
 
-  /** Takes no more, and waits for what was taken. */
+  /** Rejects new verbs and waits for the accepted ones. */
   async close(): Promise<void> {
     this.#closed = true;
     while (this.#running !== null || this.#queue.length > 0) await nextTurn();
   }
 
-  /** One transaction. */
+  /** Runs one transaction. */
   async #run(): Promise<void> {
     const jobs: Job[] = [];
     const outcomes: Outcome[] = [];
@@ -177,7 +177,7 @@ export class Committer {
       this.#end.run();
     } catch (error) {
       this.#rollBack();
-      // a disk that failed while it was told to keep the transaction may or may not have kept it
+      // if the disk fails during the commit, the transaction may or may not have been stored
       if (isFatal(error)) this.#fail(jobs, error, "unknown_outcome");
       else this.#failed(jobs, error);
       return;
@@ -193,7 +193,7 @@ export class Committer {
         answer(outcome);
       }
     }
-    // a worker that waited hears of its unit first
+    // callers that this transaction woke up, such as waiting workers, get their answers first
     if (invited) process.nextTick(() => others.forEach(answer));
     else others.forEach(answer);
     this.#onCommit();
@@ -203,12 +203,12 @@ export class Committer {
     try {
       this.#connection.exec("ROLLBACK");
     } catch {
-      // after some faults SQLite has rolled back by itself, and says that there is nothing to roll back
+      // after some faults SQLite has rolled back already, and reports that there is nothing to roll back
     }
     this.#state.rolledBack();
   }
 
-  /** None of these was carried out. */
+  /** Handles the error of a transaction that was rolled back: none of the jobs has taken effect. */
   #failed(jobs: Job[], error: unknown): void {
     const explained = explain(this.#file, error);
     if (isFatal(error)) return this.#fail(jobs, error, "unavailable");

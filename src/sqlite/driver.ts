@@ -1,9 +1,9 @@
 /**
- * The seam to SQLite itself: the few things this store needs of a driver, and the two drivers that do them.
+ * The SQLite driver: the few operations that this store needs, and the two drivers that provide them.
  *
- * Node 22.13 and later bring SQLite along (`node:sqlite`); for Node 20 there is a package with the same interface and
- * its binaries inside, so that no install needs a compiler or an install script. It is an optional dependency and is
- * loaded only where it is needed. The choice is measured in docs/decisions/010-sqlite-driver.md.
+ * Node 22.13 and later include SQLite (`node:sqlite`). For Node 20 there is a package with the same interface and
+ * prebuilt binaries, so that no install needs a compiler or an install script. The package is an optional dependency and
+ * is loaded only where it is needed. The choice is measured in docs/decisions/010-sqlite-driver.md.
  */
 import { createRequire } from "node:module";
 import { CoordinateError } from "../core/index.ts";
@@ -12,7 +12,7 @@ export type Value = null | number | string | Uint8Array;
 export type Row = Value[];
 
 export interface Statement {
-  /** Answers how many rows were changed. */
+  /** Returns the number of changed rows. */
   run(...values: Value[]): number;
   get(...values: Value[]): Row | undefined;
   all(...values: Value[]): Row[];
@@ -20,27 +20,27 @@ export interface Statement {
 
 export interface Connection {
   exec(sql: string): void;
-  /** For as long as the connection is open. */
+  /** The statement is valid as long as the connection is open. */
   prepare(sql: string): Statement;
-  /** The first row of a statement that is run once. */
+  /** Runs a statement once and returns its first row. */
   once(sql: string, ...values: Value[]): Row | undefined;
   /**
-   * Ends the connection. The packaged driver does not end its statements then: until they are collected as garbage the
-   * file stays open, without a lock. Who holds a transaction must end it before.
+   * Closes the connection. The packaged driver does not finalize its statements: the file stays open, without a lock,
+   * until they are garbage-collected. The caller must end an open transaction first.
    */
   close(): void;
 }
 
 export interface Driver {
   readonly name: "node:sqlite" | "@photostructure/sqlite";
-  /** What another thread must require to get the same driver. */
+  /** The module that another thread must require to get the same driver. */
   readonly module: string;
-  /** Of the SQLite library, as 3.53.0. */
+  /** The version of the SQLite library, such as 3.53.0. */
   readonly version: string;
   open(file: string, options?: { readOnly?: boolean }): Connection;
 }
 
-/** What a driver throws: the extended result code of SQLite, https://www.sqlite.org/rescode.html. */
+/** The error that drivers throw, with the extended result code of SQLite: https://www.sqlite.org/rescode.html. */
 export interface SqliteError extends Error {
   readonly errcode: number;
 }
@@ -63,14 +63,14 @@ interface NativeStatement {
   run(...values: Value[]): { changes: number | bigint };
   get(...values: Value[]): Row | Record<string, Value> | undefined;
   all(...values: Value[]): Row[] | Record<string, Value>[];
-  /** Not before Node 22.16. */
+  /** Missing before Node 22.16. */
   setReturnArrays?(on: boolean): void;
 }
 
 const require = createRequire(import.meta.url);
 let loaded: Driver | undefined;
 
-/** Loads what this version of Node has. */
+/** Loads the driver for this version of Node. */
 export function loadDriver(): Driver {
   loaded ??= loadNode() ?? loadPackage();
   return loaded;
@@ -78,7 +78,7 @@ export function loadDriver(): Driver {
 
 function loadNode(): Driver | undefined {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
-  // before 22.13 it needs a flag; a user who sets it gets the package all the same
+  // before 22.13 `node:sqlite` needs a flag; the package is used even if the flag is set
   if (major < 22 || (major === 22 && minor < 13)) return undefined;
   return driver(
     "node:sqlite",
@@ -100,9 +100,9 @@ function loadPackage(): Driver {
   }
 }
 
-/** `node:sqlite` warns that it is experimental; its interface is pinned down by the tests of this folder instead. */
+/** Suppresses the warning that `node:sqlite` is experimental: the tests of this folder verify its interface. */
 function quietly<Result>(load: () => Result): Result {
-  // the original is only put aside and put back, never called without its `process`
+  // the original is only saved and restored, never called without `process` as its `this`
   // eslint-disable-next-line @typescript-eslint/unbound-method
   const warn = process.emitWarning;
   process.emitWarning = () => undefined;
@@ -124,7 +124,7 @@ function driver(name: Driver["name"], module: string, { DatabaseSync }: Module):
 const connect = (database: Database): Connection => ({
   exec: (sql) => database.exec(sql),
   prepare: (sql) => wrap(database.prepare(sql)),
-  // to the end, and not only to its first row: a statement that is not done keeps a transaction open
+  // reads all rows, not only the first: an unfinished statement keeps a transaction open
   once: (sql, ...values) => wrap(database.prepare(sql)).all(...values)[0],
   close: () => database.close(),
 });
@@ -139,7 +139,7 @@ function wrap(native: NativeStatement): Statement {
       all: (...values) => native.all(...values) as Row[],
     };
   }
-  // every statement of this folder names its columns apart, so that the values stand in order
+  // the columns of every statement here have distinct names, so the row object has all values, in order
   return {
     run,
     get(...values) {

@@ -1,22 +1,25 @@
-/** Expired leases, elapsed delays and schedules take effect by rule. Rows are moved here, when a verb meets them, a bounded piece at a time. */
+/**
+ * Expired leases, elapsed delays, timers and schedules take effect by rule. Their rows are updated here, lazily: when a verb needs
+ * them, in bounded slices.
+ */
 import { byExpiration, expireUnits, isRunDue, makeRuns, releaseDue, ringTimers } from "../core/index.ts";
 import { expirePlain, releasePlain } from "./fast-paths.ts";
 import type { Spec, State } from "./state.ts";
 import type { Unit } from "./units.ts";
 import { apply, type SqliteSet } from "./working-set.ts";
 
-/** What one call moves at most: about 10 ms of work. */
+/** The most units that one call moves: about 10 ms of work. */
 export const maxMoved = 1000;
 
 export interface Moved {
   expired: number;
   due: number;
   generated: number;
-  /** Nothing is past its time any more. */
+  /** Nothing is overdue any more. */
   done: boolean;
 }
 
-/** Whether anything in the spec is past its time: a comparison or two. */
+/** Whether anything in the spec is overdue. Costs a few comparisons. */
 export function isBehind(state: State, spec: Spec, now: number): boolean {
   if (isRunDue(spec.meta, now)) return true;
   const lease = state.leases.first(spec.id);
@@ -42,14 +45,14 @@ export function firstDue(state: State, spec: Spec): number | null {
 }
 
 /**
- * Brings specs up to date, about `limit` units of them. Where units depend on others, leases end in the order of time,
- * whatever the spec: what the first does may decide what becomes of the second.
+ * Moves overdue units of these specs, about `limit` of them. Where units depend on others, leases end in order of time across
+ * specs: the end of the first may decide the outcome of the second.
  */
 export function catchUp(state: State, specs: readonly Spec[], now: number, limit = maxMoved): Moved {
-  // in the order in which they were made, whoever asks: schedules then make their units in one order, too
+  // in order of creation for every caller, so that schedules make their units in the same order, too
   const behind = specs.filter((spec) => isBehind(state, spec, now)).sort((a, b) => a.id - b.id);
   if (behind.length === 0) return { expired: 0, due: 0, generated: 0, done: true };
-  // timers first: what then waits has not come to no use, however it is moved
+  // timers first: units past their `expires` fail before the steps below can make them available
   let due = ringDue(state, behind, now, limit);
   const expired = expireLeases(state, behind, now, limit);
   for (const spec of behind) due += releaseDelayed(state, spec, now, limit - due);
@@ -76,7 +79,7 @@ function expireLeases(state: State, specs: readonly Spec[], now: number, limit: 
   return count;
 }
 
-/** Timers ring in the order of time, whatever the spec. */
+/** Rings timers in order of time across specs. */
 function ringDue(state: State, specs: readonly Spec[], now: number, limit: number): number {
   const rung = specs
     .flatMap((spec) =>

@@ -1,6 +1,6 @@
 /**
- * What few units have: queues that hear of their end, labels, and limits of their own. Kept apart, and counted, so that a store in which no unit
- * has any never looks. Labels stand a second time in a table of their own, in name order, where they are looked for.
+ * Optional fields that few units have: queues for end messages, labels, own try limits and times. They are in a separate table, and
+ * its rows are counted, so that a store without any skips the lookup. Labels are also in table `label`, in name order, for searches.
  */
 import {
   areExtras,
@@ -35,7 +35,7 @@ export function extrasOf(state: State, unit: number): Extras {
   };
 }
 
-/** Whether the end of the unit concerns others than its dependents: queues, or a batch. */
+/** Whether the end of the unit has effects besides its dependents: on queues or a batch. */
 export function isHeard(state: State, unit: number): boolean {
   const { queues, labels } = extrasOf(state, unit);
   return queues.length > 0 || batchOf(labels) !== null;
@@ -52,7 +52,7 @@ interface Named {
   name: string;
 }
 
-/** Of a unit that has none yet. */
+/** Adds the extras of a unit that has none yet. */
 export function addExtras(state: State, { id, spec, name }: Named, extras: Extras): void {
   if (!areExtras(extras)) return;
   const { queues, labels, retry, timing } = extras;
@@ -74,7 +74,7 @@ export function addExtras(state: State, { id, spec, name }: Named, extras: Extra
   for (const label of labels) state.sql.addLabel.run(spec.id, nameToBytes(label), nameValue(name), id);
 }
 
-/** In place of what the unit had. */
+/** Replaces the extras of a unit. */
 export function setExtras(state: State, unit: Named, extras: Extras): void {
   if (state.counters.extras > 0) {
     const { labels } = extrasOf(state, unit.id);
@@ -88,7 +88,7 @@ export function setExtras(state: State, unit: Named, extras: Extras): void {
   addExtras(state, unit, extras);
 }
 
-/** Takes them from many units of one spec. */
+/** Removes the extras of many units of one spec. */
 export function dropExtras(state: State, spec: Spec, ids: readonly number[]): void {
   if (state.counters.extras === 0) return;
   const list = JSON.stringify(ids);

@@ -1,4 +1,4 @@
-/** Failure groups. A unit that fails is noted in `failed`; what has no fingerprint there yet is grouped when somebody looks. */
+/** Failure groups. A failed unit gets a row in `failed`, without a fingerprint. The sweep, or a query for groups, sets it later. */
 import {
   failureOf,
   noFailures,
@@ -32,7 +32,7 @@ function readGroups(state: State, spec: Spec): Map<string, Group> {
   return groups;
 }
 
-/** Puts failed units of a spec into their groups, about `limit` of them; answers whether all are. */
+/** Assigns at most `limit` failed units of a spec to their groups. Returns whether all of them are grouped. */
 export function groupFailures(state: State, spec: Spec, limit: number): boolean {
   if (spec.counts.failed === 0) return true;
   const ids = state.sql.ungrouped.all(spec.id, limit).map(([id]) => id as number);
@@ -74,12 +74,12 @@ export function groupFailures(state: State, spec: Spec, limit: number): boolean 
 export const failureRows = (state: State, spec: Spec): FailureRow[] =>
   [...readGroups(state, spec).values()].map((group) => ({ workSpec: spec.name, ...group }));
 
-/** The unit has failed. */
+/** Records that the unit has failed. */
 export function noteFailed(state: State, unit: number): void {
   state.sql.noteFailed.run(unit);
 }
 
-/** The units no longer count as failed, or are gone. */
+/** Removes units from their failure groups: they are no longer failed, or are deleted. */
 export function dropFailed(state: State, spec: Spec, units: readonly number[]): void {
   const list = JSON.stringify(units);
   const left = new Map<Value, number>();

@@ -1,18 +1,17 @@
 /**
- * The plain course of add, claim, settle, expire and delete, many units to a statement. Each of these does what the rules of
- * core would do, or nothing; `State.fastPaths` switches all of them off, and the same random histories are run with and
- * without. Nothing else in this store decides what becomes of a unit. Claims and expired leases go by the rules where units have
- * deadlines.
+ * Fast paths for the common cases of add, claim, settle, expire and delete: many units per statement. Each does what the rules of
+ * core would do, or nothing. `State.fastPaths` switches all of them off; tests run the same random histories with and without them.
+ * No other code in this store decides the state of a unit. Where units have deadlines, claims and expired leases go by the rules.
  *
  * | path          | when it is taken                                                                        |
  * | ------------- | --------------------------------------------------------------------------------------- |
- * | `addNew`      | no put has dependencies, all units are new, their names are usual                        |
- * | `claimPlain`  | no unit that is met was tried too often, none has to be generated, no shared limits, no  |
- * |               | tripped breaker, no partition in which a unit that has begun goes first                  |
- * | `settlePlain` | finish and fail of running attempts, in a store without dependencies                     |
- * | `expirePlain` | a store without dependencies, a work spec without partitions                             |
- * | `releasePlain`| a work spec without partitions: a delayed unit depends on nothing that is not met        |
- * | `deletePlain` | a store without dependencies, a work spec without partitions                             |
+ * | `addNew`      | all units are new, have usual names, no dependencies, no batch and no timers            |
+ * | `claimPlain`  | no claimed unit has reached its try limit, none has to be generated, no shared limits,  |
+ * |               | no tripped breaker, no partition in which a started unit goes first                     |
+ * | `settlePlain` | finish and fail of running attempts outside of batches, in a store without dependencies |
+ * | `expirePlain` | a store without dependencies, a work spec without partitions                            |
+ * | `releasePlain`| a work spec without partitions; the dependencies of a delayed unit are all met          |
+ * | `deletePlain` | units outside of batches, a store without dependencies, a work spec without partitions  |
  */
 import {
   addsInTurns,
@@ -72,7 +71,7 @@ const unitsAtOnce = 500;
 
 // ---- adding
 
-/** Adds units that are all new with a few statements for all of them; null when that is not so. */
+/** Adds units with a few statements for all of them. Null, with nothing written, unless all are new and plain. */
 export function* addNew(
   state: State,
   spec: Spec,
@@ -93,7 +92,7 @@ export function* addNew(
     if (at > 0) yield;
     const some = puts.slice(at, at + manyRows);
     if (insert(state, spec, some, first + at, now) === some.length) continue;
-    // some exist, or one name comes twice
+    // some units exist already, or a name occurs twice
     state.sql.dropUnitRange.run(first, first + at + some.length - 1);
     return null;
   }
@@ -183,7 +182,7 @@ function enterNew(
   });
 }
 
-/** Answers how many are available. */
+/** Returns how many of the units are available. */
 function enterLanes(
   state: State,
   spec: Spec,
@@ -199,7 +198,7 @@ function enterLanes(
 
 // ---- claiming
 
-/** Claims the next units, up to one that was tried too often. */
+/** Claims the next units. Stops at a unit that has reached its try limit. */
 export function* claimPlain(state: State, spec: Spec, claim: Claim, now: number): Steps<AttemptRow[]> {
   const { meta, counts } = spec;
   const attempts: AttemptRow[] = [];
@@ -236,7 +235,7 @@ export function* claimPlain(state: State, spec: Spec, claim: Claim, now: number)
   return attempts;
 }
 
-/** The first units in claim order; answers how many. */
+/** Claims the first units in claim order. Returns how many. */
 function claimFirst(giving: Giving, limit: number): number {
   const { state, spec } = giving;
   const { sql } = state;
@@ -254,14 +253,14 @@ function claimFirst(giving: Giving, limit: number): number {
   return taken;
 }
 
-/** The next units of the lanes in turn; answers how many. */
+/** Claims units from the lanes in turn. Returns how many. */
 function claimFromLanes(giving: Giving, limit: number): number {
   const { state, spec, now } = giving;
   const { sql } = state;
   const { meta } = spec;
   const lanes = lanesOf(state, spec);
   const find = state.counters.extras === 0 ? sql.claimableInLane : sql.claimableInLaneQueued;
-  // what was read of a lane and not given yet; lanes are asked for so much that one look each is mostly enough
+  // `read` has the rows of a lane that are not claimed yet; `share` rows are read at once, so that one query per lane is mostly enough
   const share = Math.ceil(limit / Math.max(1, lanes.open));
   const ahead = share === 1 && limit >= manyRows ? lanes.ahead(spec, now, limit) : [];
   const read = readFirst(state, spec, ahead);
@@ -301,7 +300,7 @@ function claimFromLanes(giving: Giving, limit: number): number {
   return taken;
 }
 
-/** Writes the buckets of lanes that were served, many in one statement. */
+/** Writes the rate buckets of lanes that were served, many in one statement. */
 function saveBuckets({ sql }: State, spec: Spec, lanes: readonly Lane[]): void {
   let at = 0;
   for (; at + manyRows <= lanes.length; at += manyRows)
@@ -312,7 +311,7 @@ function saveBuckets({ sql }: State, spec: Spec, lanes: readonly Lane[]): void {
   for (const { partition, full } of lanes.slice(at)) sql.setLane.run(spec.id, laneValue(partition), full);
 }
 
-/** The first unit of each of these lanes, as far as they fill a statement. */
+/** Reads the first unit of each of these lanes, `manyRows` lanes per statement. Skips the rest, which do not fill a statement. */
 function readFirst(state: State, spec: Spec, lanes: readonly Lane[]): Map<Lane, Row[]> {
   const { sql } = state;
   const find = state.counters.extras === 0 ? sql.claimableFirst : sql.claimableFirstQueued;
@@ -325,17 +324,17 @@ function readFirst(state: State, spec: Spec, lanes: readonly Lane[]): Map<Lane, 
   return read;
 }
 
-/** Units that become attempts of one claim, gathered so that those that are alike are one statement. */
+/** Collects the units of one claim, so that one statement writes all leases with the same number and start. */
 class Giving {
   readonly state: State;
   readonly spec: Spec;
   readonly now: number;
-  /** The name of the unit that was given last. */
+  /** The name of the unit that was claimed last. */
   lastName = "";
   readonly #claim: Claim;
   readonly #worker: number;
   readonly #attempts: AttemptRow[];
-  /** Units by the number and start of their next attempt: nearly always the first one, now. */
+  /** Units by the number and start of their new attempt: nearly always the first attempt, starting now. */
   readonly #alike: { number: number; start: number; units: number[] }[] = [];
   readonly #superseded: number[] = [];
   #given = 0;
@@ -347,11 +346,11 @@ class Giving {
     this.#claim = claim;
     this.#worker = worker;
     this.#attempts = attempts;
-    // before anything of the spec changes
+    // must precede every change of the spec
     state.touch(spec);
   }
 
-  /** False for a unit that was tried too often: the rules fail it. */
+  /** Returns false for a unit that has reached its try limit: the rules fail it. */
   give(row: Row, partition: string | undefined): boolean {
     const { state, spec, now } = this;
     const { lifetimeMs, maxRetries } = this.#claim;
@@ -405,7 +404,7 @@ class Giving {
     return true;
   }
 
-  /** Writes what was gathered. */
+  /** Writes the collected leases. */
   flush(): void {
     const { state, spec } = this;
     const { sql } = state;
@@ -430,12 +429,12 @@ interface Plain {
   spec: Spec;
   lease: Lease;
   change: Settle;
-  /** What the finish leads to, and what it says of its outputs. */
+  /** Of a finish: the next work spec, and the outputs that become its units. */
   next: Spec | undefined;
   outputs: ReturnType<typeof readOutputs> | null;
 }
 
-/** Settles changes that are all plain; null when one of them is not. */
+/** Settles the changes if all of them are plain; otherwise returns null and changes nothing. */
 export function* settlePlain(
   state: State,
   ns: string,
@@ -450,7 +449,7 @@ export function* settlePlain(
     plain.push(one);
   }
   if (plain.length > 1 && new Set(changes.map(({ unitId }) => unitId)).size < plain.length) return null;
-  // an output may be the very unit that is settled next
+  // an output may be a unit that this call settles as well
   const chained = plain.filter(({ next }) => next !== undefined);
   const from = chained.length === 0 ? null : new Set(plain.map(({ spec }) => spec));
   if (chained.some(({ next }) => next !== undefined && from?.has(next) === true)) return null;
@@ -466,7 +465,7 @@ export function* settlePlain(
   return answers;
 }
 
-/** For breakers that have not tripped. */
+/** Counts finished attempts for breakers, none of which has tripped. */
 function countFinished(state: State, plain: readonly Plain[], now: number): void {
   const counts = new Map<Spec, number>();
   for (const { spec } of plain) if (hasBreaker(spec.meta)) counts.set(spec, (counts.get(spec) ?? 0) + 1);
@@ -474,7 +473,7 @@ function countFinished(state: State, plain: readonly Plain[], now: number): void
     addOutcomes(state, spec, countedAt(spec.meta, now), new Map([[finishedKey, count]]), now);
 }
 
-/** Units of neighbouring changes go together. */
+/** Adds the outputs as units. Consecutive changes with the same next work spec share one put. */
 function* addOutputs(state: State, plain: readonly Plain[], now: number): Steps<void> {
   for (let i = 0; i < plain.length;) {
     const next = plain[i]?.next;
@@ -492,7 +491,7 @@ function readPlain(state: State, ns: string, change: Settle, now: number): Plain
   const lease = state.leases.get(change.unitId);
   const spec = state.specs.get(lease?.spec ?? 0);
   if (lease === undefined || spec === undefined || spec.deleted || spec.namespace !== ns) return null;
-  // of a lease that is older than the rules for partitions, it is not known here
+  // the partition is unknown for leases that are older than the partition rules, or were loaded when the store was opened
   if (hasLanes(spec.meta) && lease.partition === undefined) return null;
   const { action, data } = change;
   // a failure may trip the breaker, and a probe may close it
@@ -508,7 +507,7 @@ function readPlain(state: State, ns: string, change: Settle, now: number): Plain
   return { spec, lease, change, next, outputs };
 }
 
-/** Ends of running attempts, gathered so that those that differ in nothing but the unit are one statement. */
+/** Collects ends of running attempts, so that one statement writes all that differ only in the unit. */
 class Ends {
   readonly #state: State;
   readonly #now: number;
@@ -581,7 +580,7 @@ class Ends {
     );
     if (found === undefined) this.#alike.unshift({ spec, lease, action, units: [lease.unit] });
     else found.units.push(lease.unit);
-    // attempts from everywhere, each by itself: there is nothing to gather, and looking for it would cost more and more
+    // the attempts have little in common: grouping does not pay, and searching the groups would take longer and longer
     if (this.#alike.length > 20) this.#endAlike();
   }
 
@@ -642,7 +641,7 @@ class Ends {
     this.#alike = [];
   }
 
-  /** Writes what was gathered. */
+  /** Writes the collected ends. */
   flush(): void {
     const { sql } = this.#state;
     const [first] = this.#units;
@@ -655,7 +654,7 @@ class Ends {
 
 // ---- time
 
-/** Leases that ended, in a store without dependencies. */
+/** Ends expired leases, in a store without dependencies. False, with nothing changed, if the rules have to do it. */
 export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], now: number): boolean {
   if (!state.fastPaths || state.counters.needs > 0 || hasLanes(spec.meta) || spec.timed) return false;
   const { sql } = state;
@@ -675,7 +674,7 @@ export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], 
   return true;
 }
 
-/** Units whose delay is over, the first ones in the order of their times. */
+/** Makes units available whose delay is over: the first ones in order of time. `last` is the time of the last one. */
 export function releasePlain(state: State, spec: Spec, units: readonly number[], last: number): boolean {
   if (!state.fastPaths || hasLanes(spec.meta)) return false;
   state.touch(spec);

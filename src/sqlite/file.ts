@@ -1,8 +1,8 @@
 /**
- * The file: opening it, owning it, and saying what is wrong with it in words that name it.
+ * Opens the database file, takes ownership of it, and turns its errors into messages that name it.
  *
- * One process owns a file. The proof is a lock on a small file beside it, held by an open transaction: the kernel
- * takes it away when the process dies, however it dies, so there is no stale lock and no process id to be guessed at.
+ * One process owns a file. Ownership is a lock on a small file next to it, held by an open transaction. The kernel
+ * releases the lock when the process dies, however it dies, so there are no stale locks and no process ids to verify.
  */
 import {
   closeSync,
@@ -22,12 +22,12 @@ import { CoordinateError } from "../core/index.ts";
 import { isSqliteError, type Connection, type Driver } from "./driver.ts";
 
 /**
- * What is safe when: `full` syncs before a call is answered; `normal` syncs at checkpoints, so that a killed process
- * loses nothing but a power cut may lose the last moments; `off` leaves all of it to the operating system.
+ * `full` syncs before a call is answered. `normal` syncs at checkpoints: a killed process loses nothing, but a power
+ * cut may lose the last moments. `off` leaves syncing to the operating system.
  */
 export type Durability = "full" | "normal" | "off";
 
-/** 4 KiB pages in the write-ahead log before they are carried over to the file. */
+/** The write-ahead log is checkpointed into the file after this many pages of 4 KiB. */
 const checkpointPages = 4000;
 /** Each page in the log has a header of 24 bytes, and the log one of 32. */
 const reservedLogBytes = 32 + checkpointPages * (4096 + 24);
@@ -53,9 +53,9 @@ export function openFile(driver: Driver, file: string, durability: Durability): 
 }
 
 /**
- * Lengthens the write-ahead log to the size that it has when it is first carried over to the file; from then on SQLite overwrites it from its start.
- * A commit that makes the log longer takes 0.6 ms, one that overwrites takes 0.4, since the file system has no new length and place to note down.
- * To be called by the owner between transactions. SQLite ignores what follows the last transaction in the log.
+ * Extends the write-ahead log to its size at the first checkpoint; from then on SQLite overwrites it from the start. A commit that
+ * extends the log takes 0.6 ms, one that overwrites it 0.4 ms, since the file system need not record a new length and new blocks.
+ * Only the owner may call it, between transactions. SQLite ignores bytes after the last transaction in the log.
  */
 export function reserveLog(file: string): void {
   const handle = openSync(`${file}-wal`, "r+");
@@ -67,7 +67,7 @@ export function reserveLog(file: string): void {
         writeSync(handle, zeros, 0, Math.min(zeros.length, reservedLogBytes - at), at);
       fdatasyncSync(handle);
     } catch {
-      // a disk without that much room: the log grows with its transactions
+      // not enough disk space: the log grows with its transactions
       ftruncateSync(handle, size);
     }
   } finally {
@@ -75,12 +75,12 @@ export function reserveLog(file: string): void {
   }
 }
 
-/** Carries the log over to the file, so that it can be moved or copied by itself. */
+/** Checkpoints the log into the file before closing, so that the file can be moved or copied alone. */
 export function closeFile({ connection, readOnly }: { connection: Connection; readOnly: boolean }): void {
   try {
     if (!readOnly) connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
   } catch {
-    // a full disk, or a reader: the log stays beside the file and is carried over when it is opened again
+    // a full disk, or a reader: the log stays next to the file and is checkpointed when the file is opened again
   }
   connection.close();
 }
@@ -105,7 +105,7 @@ function open(driver: Driver, file: string, readOnly: boolean): Connection {
   }
 }
 
-/** Creates the file so that nobody else may read it; SQLite gives its companions the same permissions. */
+/** Creates the file, readable only by its owner. SQLite gives its companion files the same permissions. */
 function createFile(file: string): void {
   const directory = path.dirname(path.resolve(file));
   try {
@@ -126,7 +126,7 @@ function createFile(file: string): void {
   }
 }
 
-/** A new name in a directory outlives a power cut only when the directory was synced too. */
+/** Syncs a directory. Without this, a power cut may lose a new file name in it. */
 export function syncDirectory(directory: string): void {
   // Windows cannot open a directory, and does not need it
   if (process.platform === "win32") return;
@@ -139,8 +139,8 @@ export function syncDirectory(directory: string): void {
 }
 
 /**
- * A file that was cut short is found now and not when the missing part is asked for. Before anything is opened: SQLite might
- * lengthen it again, with nothing in it. With a log beside it the file may rightly be shorter than it says.
+ * Detects a truncated file now, not when the missing part is read. Call before SQLite opens the file: SQLite might extend it again
+ * with empty pages. If a log is next to it, the file may correctly be shorter than its header says.
  */
 function checkSize(file: string): void {
   const { size } = statSync(file);
@@ -152,7 +152,7 @@ function checkSize(file: string): void {
   } finally {
     closeSync(handle);
   }
-  // https://www.sqlite.org/fileformat.html: the page count holds when it is of the same version as the change counter
+  // https://www.sqlite.org/fileformat.html: the page count is valid if the version-valid-for number equals the change counter
   if (
     !header.toString("latin1").startsWith("SQLite format 3\0") ||
     header.readUInt32BE(24) !== header.readUInt32BE(92)
@@ -173,9 +173,9 @@ export interface Ownership {
   release(): void;
 }
 
-/** Takes the file for this process; throws, naming the owner, when another has it. */
+/** Takes ownership of the file for this process. Throws, naming the owner, if another process owns it. */
 export function own(driver: Driver, file: string): Ownership {
-  // first, for the sake of the message when it cannot be made
+  // before the lock file, so that an error message names the file itself
   createFile(file);
   const lockFile = `${file}-owner`;
   createFile(lockFile);
@@ -217,7 +217,7 @@ function readOwner(connection: Connection): string {
     const [pid, host] = connection.once("SELECT pid, host FROM owner") ?? [];
     return pid === undefined ? "another process" : `process ${String(pid)} on ${String(host)}`;
   } catch {
-    // the owner is about to write its name: who it is matters less than that there is one
+    // the owner is just writing its name: it is enough to report that there is an owner
     return "another process";
   }
 }
@@ -235,19 +235,19 @@ const codes = {
   notADatabase: 26,
 } as const;
 
-/** The errors of shared memory that a full disk brings about. */
+/** SQLITE_IOERR_SHMSIZE: an error of shared memory that a full disk causes. */
 const sharedMemorySize = 4874;
 
 const primary = (code: number): number => code & 0xff;
 
-/** Faults after which nothing may be written, lest the damage spread: only a restart, and perhaps a restore, helps. */
+/** Whether nothing may be written after this error, so that damage does not spread: only a restart, and perhaps a restore, helps. */
 export function isFatal(error: unknown): boolean {
   if (!isSqliteError(error) || error.errcode === sharedMemorySize) return false;
   const code = primary(error.errcode);
   return code === codes.io || code === codes.corrupt || code === codes.notADatabase;
 }
 
-/** Turns what SQLite or the file system says into an error that names the file and the cause. Bugs stay what they are. */
+/** Turns an error of SQLite or the file system into one that names the file and the cause. Returns other errors unchanged. */
 export function explain(file: string, error: unknown): unknown {
   if (error instanceof CoordinateError) return error;
   const say = (code: "unavailable" | "no_space", text: string): CoordinateError =>

@@ -1,9 +1,9 @@
-/** The records of the history. */
+/** Reads and writes the records of the history (table `record`). */
 import type { HistoryRow, StoredRecord } from "../core/index.ts";
 import type { State } from "./state.ts";
 import type { Steps } from "./work-units.ts";
 
-/** Rows that are written before others have a turn. */
+/** Rows that are written between two yields to the event loop. */
 const rowsAtOnce = 1000;
 
 export function* putRecords(state: State, writer: number, rows: readonly HistoryRow[]): Steps<void> {

@@ -1,6 +1,6 @@
 /**
- * The lanes of work specs whose units are handed out by partition. They are in memory, and read from the tables when they are first
- * looked at; buckets stand in table `lane`, whose turn it is in `tally`. What waits stands in `ready_lane` instead of `ready`.
+ * The lanes of work specs that hand out units by partition. Lanes are kept in memory and loaded from the tables on first use. Table
+ * `lane` has the rate buckets, `tally` the turn. Available units of these specs are in `ready_lane` instead of `ready`.
  */
 import {
   hasLanes,
@@ -15,13 +15,13 @@ import type { Value } from "./driver.ts";
 import type { Spec, State } from "./state.ts";
 import { findUnit, type Unit } from "./units.ts";
 
-/** A partition as table `ready_lane` has it: never null. */
+/** The column value of a partition in table `ready_lane`: never null. */
 export const laneValue = (partition: string): Value => nameToBytes(partition);
 
 const partitionOf = (value: Value | undefined): string =>
   value instanceof Uint8Array ? nameFromBytes(value) : "";
 
-/** Of a spec that has lanes. */
+/** Only for specs that have lanes. */
 export function lanesOf(state: State, spec: Spec): Lanes {
   if (spec.lanes !== null) return spec.lanes;
   const { sql } = state;
@@ -59,17 +59,17 @@ export function listLanes(state: State, spec: Spec, previous: string | null, lim
     });
 }
 
-/** To be called before the unit is written: lanes that are read now do not have it yet. */
+/** Call before the unit is written: if this loads the lanes from the tables, they must not contain the unit yet. */
 export function enterLane(state: State, unit: Unit, status: WorkUnitStatus): void {
   if (hasLanes(unit.spec.meta)) lanesOf(state, unit.spec).enter(unit, status);
 }
 
-/** To be called before the unit is written. */
+/** Call before the unit is written: if this loads the lanes from the tables, they must still contain the unit. */
 export function leaveLane(state: State, unit: Unit, status: WorkUnitStatus): void {
   if (hasLanes(unit.spec.meta)) lanesOf(state, unit.spec).leave(unit, status);
 }
 
-/** The rules of a spec have changed: what waits goes from `ready` to `ready_lane`, or back. */
+/** Call after the rules of a spec changed: moves its available units from `ready` to `ready_lane`, or back. */
 export function syncLanes(state: State, spec: Spec, had: boolean): void {
   const { sql } = state;
   const has = hasLanes(spec.meta);
@@ -87,7 +87,7 @@ export function syncLanes(state: State, spec: Spec, had: boolean): void {
   }
 }
 
-/** Forgets lanes that are as good as new. */
+/** Drops lanes that have no waiting or started units and a full rate bucket. */
 export function pruneLanes(state: State, spec: Spec, now: number): void {
   if (!hasLanes(spec.meta)) return;
   for (const partition of lanesOf(state, spec).prune(now))

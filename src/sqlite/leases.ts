@@ -1,6 +1,6 @@
 /**
- * What runs, in memory as well as in the table of leases: one process owns the file, so the two cannot drift apart.
- * Settling then need not read, and neither expiry nor "what does this worker hold" costs the hot path an index.
+ * All leases in memory, a copy of table `lease`. One process owns the file, so the two cannot diverge. Settling then
+ * needs no read, and finding expired leases or the leases of a worker needs no index that the hot path has to update.
  */
 export interface Lease {
   readonly unit: number;
@@ -10,11 +10,11 @@ export interface Lease {
   readonly start: number;
   readonly expiration: number;
   readonly late: boolean;
-  /** Its data is not the unit's: it stands in the table only. */
+  /** The attempt has data of its own, which is in the table only. */
   readonly own: boolean;
-  /** A queue is to hear of its unit's end. */
+  /** The unit's end sends a message to a queue, or counts in a batch. */
   readonly queued: boolean;
-  /** The unit's, where it is known: of units that were handed out by partition. */
+  /** The unit's partition. Undefined if it was claimed without partition rules, or the lease was loaded from the table. */
   readonly partition: string | undefined;
 }
 
@@ -27,7 +27,7 @@ export class Leases {
     return this.#byUnit.get(unit);
   }
 
-  /** Writes or removes what a unit has, and returns what it had. A lease is never changed, only replaced. */
+  /** Sets or removes the lease of a unit and returns the old one. A lease object is never changed, only replaced. */
   set(unit: number, lease: Lease | undefined): Lease | undefined {
     const old = this.#byUnit.get(unit);
     if (old !== undefined && old.worker !== lease?.worker) {
@@ -98,8 +98,8 @@ const before = (a: Lease, b: Lease): boolean =>
 type IsLive = (lease: Lease) => boolean;
 
 /**
- * A binary heap. A lease that was replaced stays in it until it comes up or until such leases are the greater part:
- * with leases of minutes for work of milliseconds, nearly all are gone long before they come up.
+ * A binary heap with lazy deletion. A removed lease stays in the heap until it reaches the top, or until removed leases
+ * are the majority. With leases of minutes for work of milliseconds, nearly all are removed long before they reach the top.
  */
 class Expirations {
   live = 0;
@@ -127,7 +127,7 @@ class Expirations {
       found.add(lease);
       this.#pop();
     }
-    // only who takes a lease away takes it out of the heap
+    // put back: these leases are still live, and the heap drops a lease only after it was removed
     for (const lease of found) this.#push(lease);
     return [...found];
   }

@@ -1,4 +1,4 @@
-/** Limits that work specs share: a row each, by name. */
+/** Shared limits of work specs: one row per limit, by name. */
 import {
   limitNames,
   nameFromBytes,
@@ -29,7 +29,7 @@ export const deleteLimits = (state: State, space: Space, names: readonly string[
     return state.sql.dropLimit.run(space.id, nameToBytes(name)) > 0;
   });
 
-/** The limits of a spec, with what runs under them. */
+/** The shared limits of a spec, each with the number of units that run under it. */
 export function limitsOf(state: State, spec: Spec, now: number): SharedLimitState[] {
   const names = limitNames(spec.meta);
   return readLimits(state, spec.space)

@@ -1,4 +1,4 @@
-/** Locks: rows by path, in the order of their keys. */
+/** Locks: one row per path, ordered by lock key. */
 import { lockAncestors, lockKey, type Lock, type LockPath, type LockView } from "../core/index.ts";
 import type { Row } from "./driver.ts";
 import type { State } from "./state.ts";
@@ -26,10 +26,10 @@ export function seeLocks(state: State, ns: string, paths: readonly LockPath[], n
   return view;
 }
 
-/** Of a key every beginning is a beginning of the bytes, and no two keys have the same. */
+/** Encodes a lock key. A prefix of a key is a prefix of its bytes, and different keys have different bytes. */
 export const lockBytes = (key: string): Buffer => Buffer.from(key, "utf16le");
 
-/** Above all keys that begin with this one, which ends in a zero unit or is empty. */
+/** The upper bound of all keys that begin with this one, which ends in a zero UTF-16 unit or is empty. */
 export function lockEnd(key: string): Buffer {
   const bytes = lockBytes(key);
   if (bytes.length === 0) return Buffer.alloc(64, 0xff);

@@ -1,13 +1,13 @@
-/** What tasks wrote: a row for each attempt of which there is something. */
+/** The logs that tasks write: one row for each attempt that has logged something. */
 import { appendLog, type AttemptKey, type LogWrite, type StoredLog } from "../core/index.ts";
 import type { State } from "./state.ts";
 import { findUnit } from "./units.ts";
 import type { Steps } from "./work-units.ts";
 
-/** Logs that are read or written before others have a turn. */
+/** Logs that are read or written between two yields to the event loop. */
 const logsAtOnce = 100;
 
-/** Whether the attempt was made, and its unit is still there. */
+/** Whether the attempt was made and its unit still exists. */
 function isAttempt(state: State, ns: string, { unitId, number }: AttemptKey): boolean {
   const unit = findUnit(state, unitId);
   return unit !== undefined && !unit.spec.deleted && unit.spec.space.name === ns && number <= unit.attempts;

@@ -1,6 +1,6 @@
 /**
- * What an operator does to a store that is in use: back it up, check it, make it smaller, see how large it is. Long
- * looks at the whole file are made by a thread of their own with its own read-only connection, so that nobody waits.
+ * Maintenance of a store in use: backup, check, compaction, statistics. Operations that read the whole file run in a
+ * separate thread with its own read-only connection, so that no other call waits for them.
  */
 import { chmodSync, closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from "node:fs";
 import path from "node:path";
@@ -24,7 +24,7 @@ export interface Statistics {
   sqliteVersion: string;
   schemaVersion: number;
   fileBytes: number;
-  /** Of the write-ahead log beside it. */
+  /** The size of the write-ahead log. */
   logBytes: number;
   pageSize: number;
   pages: number;
@@ -38,7 +38,7 @@ export interface Statistics {
 
 export interface CheckReport {
   ok: boolean;
-  /** At most about a hundred, for a person to read. */
+  /** Human-readable: at most 20 of SQLite's integrity check and 10 of each rule. */
   problems: string[];
 }
 
@@ -74,7 +74,7 @@ export function statistics(
 
 // ---- backup
 
-/** A copy that was cut short has another name and is written anew: under the name asked for stands a whole one or none. */
+/** Writes to a temporary file and renames it, so that a file with this name is always complete. Overwrites an interrupted copy. */
 export async function backup(
   opened: OpenedFile,
   toFile: string,
@@ -92,7 +92,7 @@ export async function backup(
   const timer = setInterval(tell, 200);
   try {
     rmSync(partial, { force: true });
-    // SQLite writes into a file that is there and empty: made here, nobody else may read it
+    // SQLite writes into an existing empty file: created here, it is readable only by its owner
     closeSync(openSync(partial, "wx", 0o600));
     await inThread(opened, "backup", partial);
     chmodSync(partial, 0o600);
@@ -118,7 +118,7 @@ export async function check(opened: OpenedFile): Promise<CheckReport> {
   return { ok: problems.length === 0, problems };
 }
 
-/** Each finds rows that must not be; the text says what is wrong with them. */
+/** Each query finds rows that must not exist. The key is the message. */
 const rules = {
   "a unit without a work spec": "SELECT id FROM unit WHERE spec NOT IN (SELECT id FROM spec)",
   "a waiting entry without its unit":
@@ -198,18 +198,18 @@ export async function compact(
     onProgress?.({ done: freed * pageSize, total: Math.max(total, freed) * pageSize });
     await nextTurn();
   }
-  // the file itself becomes shorter when the log is carried over
+  // the file itself shrinks at the next checkpoint
   if (file !== ":memory:") {
     try {
       connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     } catch {
-      // somebody is writing or reading: a later checkpoint does it
+      // the file is being written or read: a later checkpoint does it
     }
   }
   return freed * pageSize;
 }
 
-// ---- a thread of its own
+// ---- the maintenance thread
 
 /** Plain JavaScript, since it is run as text: a thread cannot be started from a TypeScript source. */
 const program = `

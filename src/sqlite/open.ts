@@ -6,13 +6,13 @@ import { checkVersion, migrate, schemaVersion } from "./schema.ts";
 import { SqliteStore } from "./store.ts";
 
 export interface SqliteOptions {
-  /** `full` unless said otherwise: what was answered survives a power cut. See docs/sqlite.md. */
+  /** Default `full`: every answered call survives a power cut. See docs/sqlite.md. */
   durability?: Durability;
-  /** Told of each numbered step when a file of an older version is brought to this one. */
+  /** Called for each numbered step when a file of an older version is migrated. */
   onMigration?: (step: number, of: number) => void;
   /**
-   * Lengthens the write-ahead log to 16 MB when the store is opened, so that commits need not: they take 0.4 ms in place of 0.6. For a process
-   * that keeps the store open for long; it takes about 20 ms. False when absent.
+   * Extends the write-ahead log to 16 MB when the store is opened, so that commits need not: they take 0.4 ms instead of 0.6. Takes
+   * about 20 ms, so it pays for a process that keeps the store open for long. Default false.
    */
   reserveLog?: boolean;
   /** False: every verb goes by the rules of core, one unit at a time, without set-based statements. For tests. */
@@ -20,8 +20,8 @@ export interface SqliteOptions {
 }
 
 /**
- * Opens a store, or makes one, and owns the file until it is closed. Throws `unavailable`, naming file and cause, for a file
- * that another process owns, that is damaged, of a newer version, or not to be opened. `:memory:` is a store without a file.
+ * Opens or creates a store and owns the file until the store is closed. Throws `unavailable`, naming file and cause, if another
+ * process owns the file, or if it is damaged, of a newer version or cannot be opened. `:memory:` is a store without a file.
  */
 export async function openSqlite(file: string, options: SqliteOptions = {}): Promise<SqliteStore> {
   const driver = loadDriver();
@@ -44,8 +44,8 @@ export async function openSqlite(file: string, options: SqliteOptions = {}): Pro
 }
 
 /**
- * Opens a store to look into it, while another process owns it or none does. Verbs that write are refused with `not_supported`.
- * What is past its time is shown as the owner last moved it.
+ * Opens a store read-only, whether or not another process owns it. Verbs that write throw `not_supported`. Expired leases and
+ * elapsed delays show as the owner last updated them.
  */
 export async function openSqliteReader(file: string): Promise<SqliteStore> {
   const driver = loadDriver();

@@ -1,4 +1,4 @@
-/** What the breakers of work specs count. */
+/** The outcomes of attempts, as counted by the breakers of work specs. */
 import { countedFrom, type OutcomeCounts } from "../core/index.ts";
 import type { Spec, State } from "./state.ts";
 
@@ -10,7 +10,7 @@ export function readOutcomes(state: State, spec: Spec, now: number): OutcomeCoun
 export function addOutcomes(state: State, spec: Spec, at: number, counts: OutcomeCounts, now: number): void {
   state.writes++;
   if (spec.countedAt !== at) {
-    // those that are too old go with the first of a new time
+    // the first count of a new time slot deletes counts that are too old
     state.sql.dropOutcomes.run(spec.id, countedFrom(spec.meta, now));
     spec.countedAt = at;
   }

@@ -1,4 +1,4 @@
-/** Queues of messages and records of actions: what a namespace has besides its work. */
+/** The message queues and action records of a namespace. */
 import {
   nameFromBytes,
   nameToBytes,
@@ -49,7 +49,7 @@ const readMessage = (queue: string, row: Row): QueueMessage => {
   };
 };
 
-/** With a request id messages are not removed but marked with it, and removed when it is forgotten. */
+/** With a request id, messages are marked with it, for a repeated request. The sweep deletes them when it forgets the request. */
 export function takeMessages(
   state: State,
   space: Space,
@@ -77,10 +77,10 @@ export function takeMessages(
 export const countMessages = (state: State, space: Space, queue: string): number =>
   state.sql.countMessages.get(space.id, nameToBytes(queue))?.[0] as number;
 
-/** From one name to the next: what is looked at are the queues, not their messages. */
+/** Steps from one queue name to the next in the index, so that it does not have to read all messages to find the queues. */
 export function listQueues(state: State, space: Space, previous: string | null, limit: number): QueueRow[] {
   const rows: QueueRow[] = [];
-  // no name is empty: all are above the empty one
+  // no name is empty, so all sort after the empty one
   let after: Value = previous === null ? Buffer.alloc(0) : nameToBytes(previous);
   while (rows.length < limit) {
     const next: Value | undefined = state.sql.nextQueue.get(space.id, after)?.[0];
@@ -102,7 +102,7 @@ export function clearQueue(state: State, space: Space, queue: string, limit: num
   return { deleted: rows.length, done: rows.length < limit };
 }
 
-/** Messages that were kept for a repeated request. False when there are more. */
+/** Deletes messages that were kept for repeated requests. Returns false if there may be more. */
 export function forgetTaken(state: State, before: number, limit: number): boolean {
   const rows = state.sql.oldMessages.all(before, limit);
   if (rows.length > 0) {
@@ -125,7 +125,7 @@ export function getAction(state: State, space: Space, key: string): ActionRow | 
   return row === undefined ? null : readAction(row);
 }
 
-/** All or none: what is refused is found before anything is written. */
+/** Adds all actions or none: a conflict throws before anything is written. */
 export function putActions(
   state: State,
   space: () => Space,
@@ -164,7 +164,7 @@ export function deleteActions(state: State, space: Space, keys: readonly string[
 
 // ---- what a deleted namespace leaves behind
 
-/** Removes at most so many rows; answers how many. */
+/** Deletes at most `limit` messages, actions and batches, and all shared limits. Returns how many, without the limits. */
 export function purgeQueues(state: State, space: number, limit: number): number {
   const { sql } = state;
   const seqs = sql.messagesOf.all(space, space, limit).map(([seq]) => seq);

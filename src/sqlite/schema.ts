@@ -1,21 +1,22 @@
 /**
- * The tables, and how a file of an older version becomes one of this version.
+ * The tables, and the migrations from older versions.
  *
- * The life of a unit is cut so that its normal course writes little. `unit` has a row per unit that a claim does not
- * touch; what waits stands in `ready`, clustered in claim order, or by partition in `ready_lane`; what runs in `lease`; what is delayed in `delayed`.
- * Settling takes the lease away and writes the unit once, with the attempt that ended; only an attempt that was
- * superseded becomes a row of `history`. `tally` has the counts, written by the transaction that changes them.
+ * The state of a unit is split over tables so that the common case writes little. `unit` has a row per unit, which a
+ * claim does not touch. Available units are in `ready`, clustered in claim order, or by partition in `ready_lane`;
+ * running units are in `lease`, delayed ones in `delayed`. Settling deletes the lease and writes the unit once, with the
+ * ended attempt. Only a superseded attempt becomes a row of `history`. `tally` has the counts, written by the
+ * transaction that changes them.
  *
- * Names of units are TEXT of arbitrary bytes (written with CAST, never normalised), so that SQLite's own order of TEXT is
- * the order of names; other names are BLOBs of the same bytes.
+ * Names of units are TEXT of arbitrary bytes (written with CAST, never normalised), so that SQLite's order of TEXT is
+ * the order of names. Other names are BLOBs of the same bytes.
  */
 import { CoordinateError } from "../core/index.ts";
 import type { Connection } from "./driver.ts";
 
-/** "Coor" in ASCII: what `file` and a careful operator see in the header. */
+/** "Coor" in ASCII: identifies the file format in the header, for example to the command `file`. */
 export const applicationId = 0x436f6f72;
 
-/** What a unit's row says of its status. A unit that waits is available, delayed or pending by where else it stands. */
+/** The status in a unit's row. A `waiting` unit is also in another table, which makes it available, delayed or pending. */
 export const unitState = { waiting: 0, blocked: 1, finished: 2, failed: 3 } as const;
 
 /** The position of an attempt's status in `attemptStatuses` of core; never to be reordered. */
@@ -366,7 +367,7 @@ export const migrations: readonly string[] = [
 
 export const schemaVersion = migrations.length;
 
-/** The version of a file; 0 is an empty one. Throws for a file that is something else or of a newer version. */
+/** The schema version of a file; 0 for an empty one. Throws if it belongs to another program or a newer version. */
 export function checkVersion(connection: Connection, file: string): number {
   const pragma = (name: string): number => Number(connection.once(`PRAGMA ${name}`)?.[0]);
   const version = pragma("user_version");
@@ -382,7 +383,7 @@ export function checkVersion(connection: Connection, file: string): number {
   return version;
 }
 
-/** Brings a file to this version, one numbered step at a time; a step that was cut short is made again. */
+/** Migrates a file to this version. Each numbered step is a transaction, so an interrupted step is repeated. */
 export function migrate(
   connection: Connection,
   file: string,

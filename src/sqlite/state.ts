@@ -1,6 +1,6 @@
 /**
- * What is in memory because it is small and looked at all the time: namespaces, work specs with their counts, leases. It is
- * changed together with its rows, and put back when the transaction is rolled back; see `undo`.
+ * State that is in memory because it is small and used all the time: namespaces, work specs with their counts, leases. It is
+ * changed together with its rows, and restored when the transaction is rolled back; see `undo`.
  */
 import {
   defaultNamespaceSettings,
@@ -34,7 +34,7 @@ export class Space {
   readonly name: string;
   settings: NamespaceSettings;
   readonly specs = new Map<string, Spec>();
-  /** Ids of the known workers that were met since the store was opened. */
+  /** Cached ids of known workers. */
   readonly workers = new Map<string, number>();
 
   constructor(id: number, name: string, settings: NamespaceSettings) {
@@ -53,25 +53,25 @@ export class Spec implements SpecState {
   meta: WorkSpecMeta;
   deleted = false;
   plain = true;
-  /** As in the table: whether `ended` has every ended unit. */
+  /** Whether table `ended` has every ended unit: 0 no, 1 being filled or emptied, 2 yes. */
   retained: 0 | 1 | 2 = 0;
-  /** How far `ended` has been filled; starts anew with the process. */
+  /** The unit name up to which `ended` is filled. Not stored: filling restarts with the process. */
   filled: Uint8Array | null = null;
   counts: Tally = emptyTally();
   removed = { finished: 0, failed: 0 };
-  /** The highest priority that waits, and when the first delayed unit is due: undefined is not known, null is none. */
+  /** Cached: the highest available priority, and when the first delayed unit is due. Undefined is not known, null is none. */
   top: number | null | undefined;
   due: number | null | undefined;
-  /** Whether any of its units may say something of time; when the first timer rings: as `due`. */
+  /** Whether any of its units may have a timer, and when the first one rings (cached like `due`). */
   timed = false;
   ring: number | null | undefined;
-  /** Null where its units are not handed out by partition, and until they are looked at: see `lanesOf`. */
+  /** Null until first use, and for specs that do not hand out units by partition: see `lanesOf`. */
   lanes: Lanes | null = null;
-  /** The partition that was served last, and how many units it has had of its turn. */
+  /** The partition that was served last, and how many units it has got in its turn. */
   cursor = "";
   turn = 0;
   full = 0;
-  /** The time under which its breaker counted last; see `outcomes.ts`. */
+  /** The time slot in which its breaker counted last; see `outcomes.ts`. */
   countedAt = 0;
 
   constructor(id: number, space: Space, name: string, data: Data, meta: WorkSpecMeta) {
@@ -94,17 +94,17 @@ interface Counters {
   namespace: number;
   worker: number;
   log: number;
-  /** How many dependencies there are: while there are none, nobody looks for them. */
+  /** The number of dependencies. While it is 0, lookups of dependencies are skipped. */
   needs: number;
   message: number;
-  /** How many units have queues or labels: as with dependencies. */
+  /** The number of units with extras, such as queues or labels. While it is 0, lookups are skipped. */
   extras: number;
 }
 
 export class State {
   readonly sql: Statements;
   readonly spaces = new Map<string, Space>();
-  /** All specs, deleted ones too until their units are gone. */
+  /** All specs, including deleted ones until their units are purged. */
   readonly specs = new Map<number, Spec>();
   readonly deadSpecs = new Set<Spec>();
   /** Deleted namespaces, by id. */
@@ -122,15 +122,15 @@ export class State {
   };
   /** Whether any unit may have a deadline. */
   timed = false;
-  /** Whether tasks have written anything that is kept: while they have not, nobody looks. */
+  /** Whether any attempt log is stored. While there is none, lookups are skipped. */
   hasLogs = false;
   /** Namespaces where work may have become available. */
   readonly changed = new Set<string>();
   readonly watches = new Watches();
-  /** For the history: what happened, and what will have happened when the transaction is committed. */
+  /** For the history: `happened` has the committed events, `noted` those of the open transaction. */
   readonly happened = new Happened();
   readonly noted = new Noted(this.happened);
-  /** What those who wait are to be told after the commit. */
+  /** The ends and messages that waiting callers are notified of after the commit. */
   #ended: number[] = [];
   #allEnded = false;
   #messages: { ns: string; queue: string }[] = [];
@@ -138,11 +138,11 @@ export class State {
   readonly #dirty = new Set<Spec>();
   #countersDirty = false;
   readonly #undo: (() => void)[] = [];
-  /** Statements that wrote, to know whether anything did. */
+  /** Counts write statements, to tell whether a verb has written anything. */
   writes = 0;
-  /** Whether the plain course of add, claim, settle, expire and delete may take the set-based statements of `fast-paths.ts`. */
+  /** Whether add, claim, settle, expire and delete may use the set-based statements of `fast-paths.ts`. */
   readonly fastPaths: boolean;
-  /** Of the verb that runs. */
+  /** The working set of the running verb. */
   readonly set = new SqliteSet(this);
 
   readonly #version: Statement;
@@ -155,7 +155,7 @@ export class State {
     this.refresh();
   }
 
-  /** Reads what is in memory anew when another process has written: for who does not own the file. */
+  /** Reloads the state if another process has written to the file. For readers, which do not own it. */
   refresh(): void {
     const version = this.#version.get()?.[0];
     if (version === this.#seen) return;
@@ -236,14 +236,14 @@ export class State {
     }
   }
 
-  // ---- transactions: what is in memory follows what is in the tables
+  // ---- transactions: the state in memory is committed and rolled back together with the tables
 
-  /** Says how to put back what is about to be changed in memory. */
+  /** Registers a callback that restores a change in memory when the transaction is rolled back. */
   undo(back: () => void): void {
     this.#undo.push(back);
   }
 
-  /** To be called before a spec's counts change. */
+  /** Call before a spec's counts change: saves them for a rollback, and has `flush` write the new ones. */
   touch(spec: Spec): void {
     if (this.#dirty.has(spec)) return;
     const counts = { ...spec.counts };
@@ -276,7 +276,7 @@ export class State {
     return old;
   }
 
-  /** Writes the counts: the last thing before a commit. */
+  /** Writes the changed counts: the last step before a commit. */
   flush(): void {
     const { sql, counters } = this;
     for (const { id, counts, removed, deleted, full, cursor, turn } of this.#dirty) {
@@ -327,9 +327,9 @@ export class State {
     this.#messages = [];
   }
 
-  // ---- those who wait for ends and messages
+  // ---- notifying callers that wait for ends and messages
 
-  /** While nobody waits, a look at a number. */
+  /** Costs one comparison while no caller waits. */
   noteEnd(unit: number): void {
     if (this.watches.hasUnits && this.watches.isWatched(unit)) this.#ended.push(unit);
   }
@@ -338,7 +338,7 @@ export class State {
     if (this.watches.hasUnits) for (const unit of units) this.noteEnd(unit);
   }
 
-  /** Units are gone with their work spec, and nobody names them. */
+  /** A work spec was deleted with its units, which are not listed: `tellWatches` wakes all callers that wait for ends. */
   noteAllEnded(): void {
     this.#allEnded = true;
   }
@@ -347,7 +347,7 @@ export class State {
     if (this.watches.hasQueues) this.#messages.push({ ns, queue });
   }
 
-  /** What was noted is so for everybody now. */
+  /** Wakes waiting callers. Call after the commit. */
   tellWatches(): void {
     if (this.#allEnded) this.watches.allEnded();
     this.#allEnded = false;
@@ -365,7 +365,7 @@ export class State {
 
   // ---- workers
 
-  /** The id of a worker, which is created when it is not known. */
+  /** The id of a worker. Creates the worker if it is unknown. */
   worker(space: Space, name: string, now: number): number {
     return this.knownWorker(space, name) ?? this.#addWorker(space, name, 1, now);
   }
@@ -379,7 +379,7 @@ export class State {
     return found;
   }
 
-  /** An id for a name that an attempt is to show, whether or not there is such a worker. */
+  /** The id of the worker name of an attempt, whether or not such a worker is known. */
   workerForName(space: Space, name: string, now: number): number {
     const found = space.workers.get(name) ?? this.sql.anyWorker.get(space.id, nameToBytes(name))?.[0];
     return typeof found === "number" ? found : this.#addWorker(space, name, 0, now);
@@ -402,7 +402,7 @@ export class State {
       name = nameFromBytes((this.sql.workerById.get(id)?.[0] ?? new Uint8Array()) as Uint8Array);
       if (this.#names.size > 10_000) this.#names.clear();
       this.#names.set(id, name);
-      // a name that is rolled back must not be found under an id that is then given to another
+      // after a rollback another worker may get this id: it must not find the old name
       this.#undo.push(() => this.#names.delete(id));
     }
     return name;

@@ -1,12 +1,12 @@
 /**
- * Every statement that runs while the store works, by name: prepared once, and explained one by one by a test that
- * refuses a scan of the unit table. Lists of ids come in as JSON (`json_each`), so that a batch is one statement.
- * Numbered parameters are not used: `node:sqlite` takes them for named ones. `LIMIT ? + 0` is not an idle sum: for a
- * bare parameter SQLite plans the statement anew whenever it is bound, which made a claim of one unit five times as dear.
+ * All statements of a running store, by name. They are prepared once. A test runs EXPLAIN on each of them and rejects
+ * scans of the unit table. Lists of ids are passed as JSON (`json_each`), so that a batch is one statement. Numbered
+ * parameters are not used: `node:sqlite` treats them as named ones. `+ 0` in `LIMIT ? + 0` has a purpose: SQLite plans a
+ * statement with a bare parameter again on each binding, which made a claim of one unit five times as slow.
  */
 import type { Connection, Statement } from "./driver.ts";
 
-/** A unit with its lease, if it has one. A column must not have the name of another. */
+/** A unit with its lease, if it has one. All columns must have distinct names. */
 const unitColumns = `
   u.id, u.spec, u.name, u.state, u.priority, u.not_before, u.created, u.attempts, u.tries, u.origin_unit,
   u.origin_number, u.status, u.worker, u.started, u.ended, u.expiration, u.late, u.errors, u.own, u.data,
@@ -18,13 +18,13 @@ const unitColumns = `
 
 const ids = "(SELECT value FROM json_each(?))";
 
-/** What stands in the order of ready units for those that have reached a limit of their own. */
+/** The column `tries` of table `ready` for a unit that has reached its own try limit: above every limit of a work spec. */
 export const spentTries = 2 ** 30;
 
 const readyTries = `CASE WHEN e.max_tries IS NULL THEN u.tries WHEN e.max_tries > 0 AND u.tries >= e.max_tries THEN ${spentTries}
   ELSE 0 END`;
 
-/** How many rows one insert of many has. */
+/** How many rows a multi-row statement has. */
 export const manyRows = 50;
 
 const rows = (columns: number): string =>
@@ -34,7 +34,7 @@ const firstOfLanes = `FROM wanted CROSS JOIN unit AS u ON u.id = (
       SELECT r.unit FROM ready_lane AS r WHERE r.partition = wanted.partition AND r.spec = ? ORDER BY r.place, r.name LIMIT 1)`;
 
 export const sql = {
-  // ---- what is read on opening, and counted
+  // ---- loaded when the store is opened, and counts
 
   counters: "SELECT unit, spec, namespace, worker, log, needs, message, extras FROM counter",
   setCounters: `
@@ -145,11 +145,11 @@ export const sql = {
   readyByName: `
     SELECT unit, name FROM ready
     WHERE spec = ? AND place = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT) ORDER BY name LIMIT ? + 0`,
-  /** Leases are few, and in no order of names: they are sorted. */
+  /** For few leases. They are not in name order, so they are sorted. */
   pendingByName: `
     SELECT u.id, u.name FROM lease AS l CROSS JOIN unit AS u ON u.id = l.unit
     WHERE l.spec = ? AND u.name >= CAST(? AS TEXT) AND u.name < CAST(? AS TEXT) ORDER BY u.name LIMIT ? + 0`,
-  /** For when leases, or the places of ready units, are many: units are met in order until enough are found. */
+  /** For many leases, or many distinct priorities: walks all units in name order until enough are found. */
   pendingWalk: `
     SELECT u.id, u.name FROM unit AS u WHERE u.spec = ? AND u.name >= CAST(? AS TEXT) AND u.name < CAST(? AS TEXT)
       AND EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = u.id)
@@ -160,7 +160,7 @@ export const sql = {
     ORDER BY u.name LIMIT ? + 0`,
   nextPlace: "SELECT place FROM ready WHERE spec = ? AND place > ? ORDER BY place LIMIT 1",
 
-  // ---- what waits
+  // ---- available and delayed units
 
   firstReady: "SELECT place FROM ready WHERE spec = ? ORDER BY place LIMIT 1",
   firstReadyUnit: "SELECT unit FROM ready WHERE spec = ? ORDER BY place, name LIMIT 1",
@@ -175,13 +175,13 @@ export const sql = {
   readyMany: `
     INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, u.tries
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value`,
-  /** The same where units may have a limit of their own. */
+  /** The same for units that may have their own try limit. */
   readyManyLimited: `
     INSERT INTO ready SELECT u.spec, 0 - u.priority, u.name, u.id, ${readyTries}
     FROM json_each(?) AS j CROSS JOIN unit AS u ON u.id = j.value LEFT JOIN extra AS e ON e.unit = u.id`,
   dropDue: "DELETE FROM delayed WHERE spec = ? AND (not_before, unit) <= (?, ?)",
 
-  // ---- what waits by partition
+  // ---- available units by partition
 
   readyLaneRange: `
     INSERT INTO ready_lane SELECT spec, ifnull(partition, x''), 0 - priority, name, id, 0 FROM unit
@@ -199,7 +199,7 @@ export const sql = {
   waitingInLanes: `
     SELECT u.created, u.since, u.not_before, u.ended FROM ready_lane AS r CROSS JOIN unit AS u ON u.id = r.unit
     WHERE r.spec = ? LIMIT ? + 0`,
-  /** In the order of partitions: they are sorted by name. */
+  /** The table is ordered by partition, so the units are sorted by name. */
   readyLaneByName: `
     SELECT unit, name FROM ready_lane WHERE spec = ? AND name >= CAST(? AS TEXT) AND name < CAST(? AS TEXT)
     ORDER BY name LIMIT ? + 0`,
@@ -237,7 +237,7 @@ export const sql = {
   claimable: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before
     FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit WHERE r.spec = ? ORDER BY r.place, r.name LIMIT ? + 0`,
-  /** The same where units may have queues, be in a batch, or have a limit of their own. */
+  /** The same for units that may have queues, a batch or their own try limit. */
   claimableQueued: `
     SELECT r.unit, r.name, r.place, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before,
       e.queues IS NOT NULL OR coalesce(e.labels LIKE '%"batch:%', 0), e.max_tries
@@ -252,7 +252,7 @@ export const sql = {
       e.queues IS NOT NULL OR coalesce(e.labels LIKE '%"batch:%', 0), e.max_tries
     FROM ready_lane AS r CROSS JOIN unit AS u ON u.id = r.unit LEFT JOIN extra AS e ON e.unit = r.unit
     WHERE r.spec = ? AND r.partition = ? ORDER BY r.place, r.name LIMIT ? + 0`,
-  /** The first unit of each of many partitions, with the number of the partition in the list: a third of the time of so many statements. */
+  /** The first unit of each of many partitions, with the index of the partition. Takes a third of the time of a statement per partition. */
   claimableFirst: `
     WITH wanted (i, partition) AS (VALUES ${rows(1)})
     SELECT u.id, u.name, 0 - u.priority, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before,
@@ -263,14 +263,14 @@ export const sql = {
     SELECT u.id, u.name, 0 - u.priority, u.data, u.attempts, u.tries, u.status, u.since, u.ended, u.created, u.not_before,
       e.queues IS NOT NULL OR coalesce(e.labels LIKE '%"batch:%', 0), e.max_tries, wanted.i
     ${firstOfLanes} LEFT JOIN extra AS e ON e.unit = u.id`,
-  /** Of a row value with a CAST in it SQLite uses the first part only, so higher places go by themselves. */
+  /** SQLite uses only the first column of a row value that has a CAST in it, so higher priorities need this separate statement. */
   dropPlacesBefore: "DELETE FROM ready WHERE spec = ? AND place < ?",
   dropClaimed: "DELETE FROM ready WHERE spec = ? AND place = ? AND name <= CAST(? AS TEXT)",
   addLeases: "INSERT INTO lease SELECT value, ?, ?, ?, ?, ?, 0, 0, NULL, NULL FROM json_each(?)",
   addLease: "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
   dropLease: "DELETE FROM lease WHERE unit = ?",
   dropLeases: `DELETE FROM lease WHERE unit IN ${ids}`,
-  /** Before a claim takes units from attempts that ended. */
+  /** Copies ended attempts to the history before a claim starts new ones. */
   supersedeMany: `
     INSERT INTO history
     SELECT id, attempts, status, worker, started, ended, expiration, late, errors, iif(own, attempt_data, data), NULL
@@ -366,7 +366,7 @@ export const sql = {
   lastWaiting: `
     SELECT u.created, u.since, u.not_before, u.ended FROM ready AS r CROSS JOIN unit AS u ON u.id = r.unit
     WHERE r.spec = ? ORDER BY r.place DESC, r.name DESC LIMIT ? + 0`,
-  /** What a message of a unit needs that ends in a batch. */
+  /** The fields of a queue message about a unit that ended. */
   unitForMessage: `
     SELECT CAST(u.name AS BLOB), u.data, e.queues FROM unit AS u JOIN extra AS e ON e.unit = u.id WHERE u.id = ?`,
 

@@ -1,6 +1,6 @@
 /**
  * The embedded durable store: SQLite in one file, owned by one process. Every verb runs inside a transaction of the
- * committer, and is answered when that is on disk.
+ * committer, and is answered when the transaction is on disk.
  */
 import { randomInt } from "node:crypto";
 import {
@@ -133,9 +133,9 @@ export interface OpenedFile {
   readonly joinMs?: number;
 }
 
-/** How many rows a listing reads before it lets others have a turn. */
+/** How many rows a listing reads between two yields to the event loop. */
 const rowsAtOnce = 1000;
-/** How many failed units are put into their groups before others have a turn. */
+/** How many failed units are grouped between two yields to the event loop. */
 const groupedAtOnce = 500;
 
 export class SqliteStore implements Store, Watchable, HistoryKeeper {
@@ -163,8 +163,8 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     );
   }
 
-  // ---- the one place that every verb goes through. The verbs of the hot path are generator methods: a generator expression would be
-  // a function with a hidden class of its own for each call, which V8 makes slowly and does not optimize.
+  // ---- every verb goes through `#read` or `#write`. The verbs of the hot path are generator methods: a generator expression would
+  // make a function with a new hidden class on each call, which V8 makes slowly and does not optimize.
 
   #read<Answer>(
     work: (state: State) => Answer | typeof again | Steps<Answer | typeof again>,
@@ -189,9 +189,9 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return new CoordinateError("not_supported", `${this.#opened.file} was opened read-only`);
   }
 
-  /** Moves what is past its time in some specs. False: there was too much for once, and the verb comes again. */
+  /** Moves overdue units of some specs. False: there were too many for one call, and the verb should run again. */
   #caughtUp(specs: Iterable<Spec>, now: number): boolean {
-    // who only reads sees what the owner of the file has moved, which it does every second or so
+    // a reader sees what the owner of the file has moved, which it does every second or so
     if (this.#opened.readOnly) return true;
     const state = this.#state;
     const { writes } = state;
@@ -200,12 +200,12 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     if (behind === undefined) return true;
     const { done } = catchUp(state, behind, now);
     for (const { namespace } of behind) state.changed.add(namespace);
-    // that much is true whatever becomes of the verb
+    // not writes of the verb: the moves take effect even if it fails
     state.writes = writes;
     return done;
   }
 
-  /** Where units depend on others, all specs of the namespace: a lease that ends in one may fail a unit of another. */
+  /** With dependencies or timers, all specs of the namespace: a lease that ends in one may fail a unit of another. */
   #concerned(specs: Iterable<Spec>): Iterable<Spec> {
     if (this.#state.counters.needs === 0 && !this.#state.timed) return specs;
     const spaces = new Set([...specs].map(({ space }) => space));
@@ -224,7 +224,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#state.watches.watchQueue(ns, queue, wake);
   }
 
-  /** Whether anybody waits for work where something changed. */
+  /** Wakes callers that wait for work in changed namespaces. Returns whether there were any. */
   #tellOfWork(): boolean {
     const { changed, watches } = this.#state;
     if (changed.size === 0) return false;
@@ -339,7 +339,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
     const state = this.#state;
-    // nothing to write and no verb halfway: the answer is in memory, and need not wait for a turn
+    // nothing to write and no verb halfway: the answer is in memory and needs no transaction
     if (
       this.#committer.isBetweenVerbs &&
       this.#committer.failure === null &&
@@ -348,7 +348,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     ) {
       const space = state.spaces.get(ns);
       if (space === undefined) return noCandidates();
-      // a claim that is asked for again is answered when it is on the disk
+      // a repeated claim takes the path below: it is answered only when the first claim is on disk
       if (
         claimedBefore(state, space, requestId) === null &&
         ![...space.specs.values()].some((spec) => isBehind(state, spec, now))
@@ -369,7 +369,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     );
   }
 
-  /** Reads when all failed units are in their groups. A store that only reads sees those that the owner of the file has grouped. */
+  /** Runs `read` when all failed units are grouped. A read-only store sees only units that the owner of the file has grouped. */
   async #grouped<Answer>(
     ns: string,
     ref: WorkSpecRef | null,
@@ -507,7 +507,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     });
   }
 
-  /** Before units of a failure group are looked for. */
+  /** Groups failed units before a search by failure group. */
   async #group(ns: string, ref: WorkSpecRef, { error }: WorkUnitWhere, now: number): Promise<void> {
     if (error !== undefined) await this.#grouped(ns, ref, now, () => null);
   }
@@ -593,7 +593,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     const state = this.#state;
     const spec = findSpec(state, ns, claim.workSpec);
     if (spec === undefined) return { attempts: [], more: false };
-    // when very many leases end at once, who asks for work gets what is there and does not wait for all of them
+    // when very many leases end at once, a claim takes the available units and does not wait for all of them
     this.#caughtUp([spec], now);
     const repeated = claimedBefore(state, spec.space, claim.requestId);
     if (repeated !== null) return { attempts: repeated, more: false };
@@ -916,22 +916,22 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#read((state) => statistics(this.#opened, state, this.#committer.failure));
   }
 
-  /** Set after a fault of the disk or the file: every call is refused with it, and only a restart helps. */
+  /** Set after a fault of the disk or the file: every call is rejected with it, and only a restart helps. */
   get failure(): CoordinateError | null {
     return this.#committer.failure;
   }
 
-  /** Writes a copy of the store, as it is at one moment, to a new file. Work goes on meanwhile. */
+  /** Writes a consistent snapshot of the store to a new file. Other calls run meanwhile. */
   async backup(toFile: string, onProgress?: (progress: Progress) => void): Promise<void> {
     return backup(this.#opened, toFile, onProgress);
   }
 
-  /** Looks for damage in the file and for counts that are wrong. Work goes on meanwhile. */
+  /** Checks the file for damage and wrong counts. Other calls run meanwhile. */
   async check(): Promise<CheckReport> {
     return check(this.#opened);
   }
 
-  /** Gives free space in the file back to the file system, in slices. Answers how many bytes. */
+  /** Gives free space in the file back to the file system, in slices. Returns the number of bytes. */
   async compact(onProgress?: (progress: Progress) => void): Promise<number> {
     return compact(this.#opened, (work) => this.#write(() => work()), onProgress);
   }
@@ -943,13 +943,13 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   async #close(): Promise<void> {
     await this.#committer.close();
-    // after a fault of the disk nothing may be written, and closing writes
+    // closing writes a checkpoint, and after a disk fault nothing may be written
     if (this.failure === null) closeFile(this.#opened);
     this.#opened.ownership?.release();
   }
 }
 
-/** The plain units first; the rules take what is left of the places. */
+/** Claims plain units by the fast path first, and more by the rules if places are left. */
 function* claimSome(
   state: State,
   spec: Spec,
@@ -964,7 +964,7 @@ function* claimSome(
   return { attempts: [...plain, ...attempts], more: more && plain.length === 0 };
 }
 
-/** A rule in one go. */
+/** Runs a rule without yields. */
 function runAll(steps: Rule<void>): void {
   while (steps.next().done !== true);
 }

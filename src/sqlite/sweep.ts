@@ -1,4 +1,4 @@
-/** Housekeeping, a bounded piece at a time: what is past its time, what ended long ago, and what deletion left behind. */
+/** Housekeeping in bounded slices: applies expired leases and elapsed delays, deletes old ended units, purges what deletions left. */
 import {
   countRetired,
   exhaustUnits,
@@ -23,7 +23,7 @@ import type { Steps } from "./work-units.ts";
 import { forgetWorkers, unpackAttempts } from "./workers.ts";
 import { applied } from "./working-set.ts";
 
-/** Where a walk goes on in the next call: over old workers by expiration, over logs by worker. */
+/** Where the next call continues: at which expiration among old workers, at which worker in the log. */
 export interface SweepCursor {
   worker: number;
   log: number;
@@ -62,7 +62,10 @@ export function* sweep(state: State, cursor: SweepCursor, limits: SweepLimits, n
   return swept;
 }
 
-/** One work spec after the other, until no spec has any: what one of them frees may have been tried too often as well. */
+/**
+ * Fails units that reached their try limit. Repeats over all work specs until none has any: a failure may release dependents that
+ * reached their limit as well.
+ */
 function* exhaust(state: State, space: Space, limits: SweepLimits, now: number, swept: Swept): Steps<void> {
   const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
   let stuck = 0;
@@ -133,8 +136,8 @@ const filledAtOnce = 2000;
 const allNames = Buffer.alloc(0);
 
 /**
- * Keeps `ended` filled exactly while a spec has retention. Turned on for a spec with millions of ended units, it is
- * filled in slices; units that end meanwhile are in it already. False while there is more to do.
+ * Keeps table `ended` filled while a spec has retention, and empty otherwise. It is filled in slices, since a spec may have millions
+ * of ended units; units that end meanwhile are added when they end. Returns false while there is more to do.
  */
 function syncEnded(state: State, spec: Spec): boolean {
   const { finished, failed } = spec.meta.retention;
@@ -177,7 +180,7 @@ export function setRetained(state: State, spec: Spec, retained: 0 | 1 | 2): void
   state.sql.setSpecRetained.run(retained, spec.id);
 }
 
-/** Takes away log rows whose units are all gone, or whose worker is forgotten: the oldest of a few workers in each call. */
+/** Deletes log rows whose units were all deleted or whose worker was forgotten: the oldest rows of up to 20 workers per call. */
 function trimLog(state: State, cursor: SweepCursor): void {
   let worker = cursor.log;
   for (let tried = 0; tried < 20; tried++) {

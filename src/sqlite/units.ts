@@ -33,7 +33,7 @@ export interface Unit {
   partition: string;
   notBefore: number;
   readonly created: number;
-  /** With the lease, if there is one; the row counts it when it ends. */
+  /** Includes the current lease, if any. The row counts an attempt only when its lease has ended. */
   attempts: number;
   tries: number;
   attempt: AttemptState | null;
@@ -56,7 +56,7 @@ export function findUnitByName(state: State, spec: Spec, name: string): Unit | u
   return row === undefined ? undefined : readUnit(state, row);
 }
 
-/** A unit's name as it is: a driver may have cut it at a zero byte or replaced bytes that are not UTF-8. */
+/** The exact name of a unit. The driver may have cut `read` at a zero byte or replaced bytes that are not UTF-8. */
 export function exactName(state: State, spec: Spec, id: number, read: Value | undefined): string {
   if (spec.plain) return read as string;
   return nameFromBytes((state.sql.unitNameBytes.get(id)?.[0] ?? new Uint8Array()) as Uint8Array);
@@ -128,7 +128,7 @@ export function statusOf(stored: number, leased: boolean, delayed: boolean): Wor
   }
 }
 
-/** Writes the row of a unit. Its lease is written when it enters its status. */
+/** Writes the row of a unit, but not its lease: `SqliteSet.enter` writes that. */
 export function saveUnit(state: State, unit: Unit, now: number): void {
   const { attempt } = unit;
   const origin = unit.origin === null ? null : parseAttemptId(unit.origin);
@@ -161,7 +161,7 @@ export function saveUnit(state: State, unit: Unit, now: number): void {
   );
 }
 
-/** The attempts of a unit that are history, in the order they were made. */
+/** The superseded attempts of a unit (table `history`), oldest first. */
 export function pastAttempts(state: State, unit: number): AttemptState[] {
   return state.sql.history.all(unit).map((row) => readPast(state, row));
 }
@@ -188,7 +188,7 @@ function readPast(state: State, row: Row): AttemptState {
   };
 }
 
-/** Where a unit stands; null when it was deleted, or its work spec was. */
+/** The status of a unit; null if the unit or its work spec was deleted. */
 export function standing(state: State, unit: number): WorkUnitStatus | null {
   const row = state.sql.unitStanding.get(unit);
   if (row === undefined || state.specs.get(row[3] as number)?.deleted !== false) return null;

@@ -1,8 +1,8 @@
-/** How names and data stand in columns. */
+/** The column values of names and data. */
 import { nameFromBytes, nameToBytes, storedData, type AttemptProgress, type Data } from "../core/index.ts";
 import type { Value } from "./driver.ts";
 
-/** Names that not every driver writes and reads as they are, because of a zero byte or an escaped one. */
+/** Matches names that not every driver writes and reads unchanged: with a zero byte, or a surrogate, which may be an escaped byte. */
 const unusual = /[\0\ud800-\udfff]/;
 
 export const isUsualName = (name: string): boolean => !unusual.test(name);
@@ -10,7 +10,7 @@ export const isUsualName = (name: string): boolean => !unusual.test(name);
 /** A unit's name for a statement, which must cast it to TEXT. */
 export const nameValue = (name: string): Value => (unusual.test(name) ? nameToBytes(name) : name);
 
-/** No partition is null. */
+/** Null means no partition. */
 export const partitionValue = (partition: string): Value =>
   partition === "" ? null : nameToBytes(partition);
 
@@ -21,8 +21,8 @@ const loneSurrogate = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\
 const anySurrogate = /[\ud800-\udfff]/;
 
 /**
- * JSON is TEXT, CBOR a BLOB. JSON text with half a surrogate pair has no UTF-8: it is a BLOB of UTF-16 after a zero byte, with
- * which no CBOR map starts.
+ * JSON is stored as TEXT, CBOR as a BLOB. JSON text with a lone surrogate has no UTF-8 encoding: it is stored as a BLOB of a zero
+ * byte, with which no CBOR map starts, and UTF-16.
  */
 export function dataValue(data: Data | null): Value {
   if (typeof data !== "string" || !anySurrogate.test(data) || !loneSurrogate.test(data)) return data;

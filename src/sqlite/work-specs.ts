@@ -54,7 +54,7 @@ export function putSpec(state: State, space: Space, put: WorkSpecPut, meta: Work
   const { finished, failed } = meta.retention;
   const retains = finished !== undefined || failed !== undefined;
   state.writes++;
-  // one name twice in a call: the later one finds what the earlier one made
+  // if a call has a name twice, the second put finds the work spec that the first one made
   let spec = space.specs.get(name);
   if (spec === undefined) {
     if (put.data === null) throw missingWorkSpec(put.ref);
@@ -71,7 +71,7 @@ export function putSpec(state: State, space: Space, put: WorkSpecPut, meta: Work
   spec.meta = meta;
   if (laneRules(meta) !== laneRules(oldMeta)) syncLanes(state, spec, hasLanes(oldMeta));
   if (breakerRules(meta) !== breakerRules(oldMeta)) state.sql.dropAllOutcomes.run(spec.id);
-  // from now on, or no longer, `ended` has each unit that ends; `sweep` sees to those that ended before
+  // 1: from now on units are added to `ended` when they end; the sweep adds those that ended before, or empties the table
   if (retains && spec.retained === 0) setRetained(state, spec, 1);
   else if (!retains && spec.retained === 2) setRetained(state, spec, 1);
   state.sql.setSpec.run(dataValue(spec.data), JSON.stringify(meta), spec.retained, spec.id);
@@ -106,7 +106,7 @@ export function addSpec(
   return spec;
 }
 
-/** Nobody finds it any more; its rows are taken away later. */
+/** Marks a spec as deleted. The purge deletes its rows later. */
 export function bury(state: State, spec: Spec): void {
   state.noteAllEnded();
   spec.deleted = true;

@@ -20,7 +20,7 @@ import type { Spec, State } from "./state.ts";
 import { exactName, findUnitByName, standing, type Unit } from "./units.ts";
 import { readNeeds } from "./working-set.ts";
 
-/** A long piece of work that lets others have their turn where it yields; the transaction stays open meanwhile. */
+/** A long operation in steps. At each yield the event loop may get a turn; the transaction stays open meanwhile. */
 export type Steps<Answer> = Generator<undefined, Answer>;
 
 interface Found {
@@ -28,16 +28,17 @@ interface Found {
   name: string;
 }
 
-/** Past this many, leases are not sorted and places of priority not merged: units are met in name order instead. */
+/** With more leases than this, pending units are not sorted: the query walks all units in name order instead. */
 const maxSorted = 20_000;
-/** The same for what waits by partition, which needs no look at the units themselves. */
+/** The same for available units by partition, which need no lookup of the units themselves. */
 const maxSortedInLanes = 100_000;
+/** The same for the distinct priorities of available units, whose lists are merged. */
 const maxPlaces = 32;
 
-/** Above every name: names have at most 4,096 bytes. */
+/** Sorts after every name: names have at most 4,096 bytes. */
 const aboveAll = Buffer.alloc(4097, 0xff);
 
-/** The first matching units in name order. Takes what it needs from the tables by status: nothing else is looked at. */
+/** The first matching units in name order. Reads only the tables of the wanted statuses. */
 export function findUnits(state: State, spec: Spec, where: WorkUnitWhere, limit: number): Found[] {
   const { names, previous, prefix = "" } = where;
   const statuses = where.statuses === undefined ? workUnitStatuses : [...new Set(where.statuses)];
@@ -68,27 +69,27 @@ export function findUnits(state: State, spec: Spec, where: WorkUnitWhere, limit:
   );
 }
 
-/** Where names begin and end. */
+/** The range of matching names: from `min` up to, not including, `max`. */
 function nameRange({ previous, prefix = "" }: WorkUnitWhere): { min: Buffer; max: Buffer } {
   const start = nameToBytes(prefix);
   const after = previous === undefined ? null : nameToBytes(previous);
-  // the least name after another is that name with a zero byte
+  // the smallest name after another is that name with a zero byte appended
   const min = after !== null && after.compare(start) >= 0 ? Buffer.concat([after, Buffer.of(0)]) : start;
   return { min, max: prefixEnd(prefix) ?? aboveAll };
 }
 
-/** What no table is in the order of: looked at unit by unit. */
+/** Checks the conditions that need a lookup per unit: label, failure group and end time. */
 function passes(state: State, id: number, { label, error, endedSince }: WorkUnitWhere): boolean {
   if (label !== undefined && !extrasOf(state, id).labels.includes(label)) return false;
   if (error !== undefined && state.sql.groupOf.get(id)?.[0] !== error) return false;
   return endedSince === undefined || Number(state.sql.endOf.get(id)?.[0] ?? -1) >= endedSince;
 }
 
-/** Whether a few that match may stand among many that do not. */
+/** Whether a few matching units may be spread among many that do not match. */
 export const isSparse = ({ label, error, endedSince }: WorkUnitWhere): boolean =>
   label !== undefined || error !== undefined || endedSince !== undefined;
 
-/** The same as a slice, which is cut after `limit` units or, where those that match may be few, after as many looked at. */
+/** Like `findUnits`, in slices. A slice ends after `limit` matching units or, for sparse conditions, after `limit` examined units. */
 export function sliceUnits(
   state: State,
   spec: Spec,
@@ -135,8 +136,8 @@ export function* countUnits(
 }
 
 /**
- * When the unit became available that has waited longest, of those at both ends of the claim order; or of some, where units are
- * handed out by partition.
+ * When the longest-waiting unit became available. Looks at a sample only: the units at both ends of the claim order or, with
+ * partitions, any units.
  */
 export function waitingSince(state: State, spec: Spec): { since: number; exact: boolean } {
   const { sql } = state;
@@ -206,7 +207,7 @@ function mergeFound(lists: Found[][], limit: number): Found[] {
     .slice(0, limit);
 }
 
-/** The row of a unit, with where its dependencies stand. */
+/** The row of a unit, with the statuses of its dependencies. */
 export const readUnitRow = (state: State, unit: Unit, asAdded = false): WorkUnitRow =>
   unitRow(
     unit,

@@ -62,7 +62,7 @@ const workerRow = (space: Space, worker: Worker, now: number): WorkerRow => ({
   desired: worker.desired ?? space.settings.desired,
 });
 
-/** The parent that is stored; undefined for a worker that is not known. */
+/** The stored parent; undefined for an unknown worker. */
 export const parentOf = (state: State, space: Space | undefined, name: string): string | null | undefined =>
   space === undefined ? undefined : findWorker(state, space, name)?.parent;
 
@@ -96,7 +96,7 @@ export function getWorker(state: State, space: Space, name: string, now: number)
 
 const page = 500;
 
-/** In name order, a page of rows at a time until enough match. */
+/** Matching workers in name order. Reads a page of rows at a time until `limit` of them match. */
 export function findWorkers(
   state: State,
   space: Space,
@@ -137,8 +137,8 @@ export const childrenOf = (state: State, space: Space, name: string): number[] =
   state.sql.children.all(space.id, nameToBytes(name)).map(([id]) => id as number);
 
 /**
- * Forgets workers that were not heard of since before `before`, that hold nothing and have no children. Their names
- * stay, for the attempts they made. Answers how many, and the expiration from which to go on next time.
+ * Forgets workers that expired before `before`, have no leases and no children. Their rows keep the names, for the attempts they
+ * made. Returns how many were forgotten, and the expiration at which the next call continues.
  */
 export function forgetWorkers(
   state: State,
@@ -150,15 +150,15 @@ export function forgetWorkers(
   const next = rows.length < limit ? 0 : (rows.at(-1)?.[3] as number);
   let forgotten = 0;
   for (const [id, namespace, name] of rows) {
-    // those of a deleted namespace go with it; one may have gone with its child
+    // the purge deletes the workers of deleted namespaces; a worker may already be forgotten, together with its child
     if (state.deadSpaces.has(namespace as number) || state.sql.workerKnown.get(id!)?.[0] !== 1) continue;
     forgotten += forgetIdle(state, id as number, namespace as number, name as Uint8Array, before);
   }
-  // a thousand with the same expiration that cannot go must not stand in the way of the rest
+  // a full page of workers with the same expiration that cannot be forgotten must not block the rest
   return { forgotten, next: next === from && forgotten === 0 ? next + 1 : next };
 }
 
-/** Forgets a worker that holds nothing and has no children; and then its parent, if that was not heard of for long either. */
+/** Forgets a worker that has no leases and no children, and then its parent if that expired before `before` too. */
 function forgetIdle(
   state: State,
   worker: number,
@@ -184,7 +184,7 @@ function forget(state: State, worker: number, name: string): void {
   }
 }
 
-// ---- the log: one row per claim, with the unit ids as differences, in the bytes of LEB128
+// ---- the log: one row per claim, in LEB128; each unit id is stored as the zigzag-encoded difference from the one before
 
 export function logAttempts(
   state: State,
@@ -232,7 +232,7 @@ export function unpackAttempts(bytes: Uint8Array): AttemptKey[] {
   return keys;
 }
 
-/** The attempts a worker made, newest first, from the row at `time` and `number` backwards, each with the row it is in. */
+/** The attempts of a worker, newest first, starting at the log row (`time`, `number`). Each comes with the position of its row. */
 export function* loggedAttempts(
   state: State,
   worker: number,

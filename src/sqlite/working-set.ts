@@ -1,4 +1,4 @@
-/** The rows of a verb in SQLite: read when a rule looks at them, and written at once within the open transaction. */
+/** The working set of a verb in SQLite. Rows are loaded when a rule reads them and written immediately, in the open transaction. */
 import {
   ages,
   hasLanes,
@@ -53,9 +53,9 @@ export class SqliteSet extends WorkingSet<Unit> {
   readonly #names = new Map<Spec, Map<string, Unit>>();
   readonly #needs = new Map<number, readonly Need[]>();
   readonly #past = new Map<string, AttemptState>();
-  /** Units that were added and have no row before they enter their first status. */
+  /** Added units without a row: it is written when they enter their first status. */
   readonly #unwritten = new Set<Unit>();
-  /** Attempts that began, by worker: one row of the log for each worker. */
+  /** Started attempts by worker: each worker gets one row of the log. */
   readonly #log = new Map<number, [unit: number, number: number][]>();
 
   constructor(state: State) {
@@ -63,7 +63,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     this.#state = state;
   }
 
-  /** For the next verb: verbs run one after the other, and one set serves them all. */
+  /** Resets the set for the next verb. Verbs run one after the other and share one set. */
   at(now: number): this {
     this.now = now;
     this.#forget();
@@ -74,7 +74,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     this.takeUnresolved();
     this.takeBatchChanges();
     this.takeOutcomes();
-    // to clear a Map costs as much as to make one
+    // clearing a Map, even an empty one, costs as much as making one
     if (this.#units.size > 0) this.#units.clear();
     if (this.#names.size > 0) this.#names.clear();
     if (this.#needs.size > 0) this.#needs.clear();
@@ -110,7 +110,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   }
 
   past(unit: Unit, number: number): AttemptState | undefined {
-    // the same attempt is the same object, so that what was written to it is seen
+    // the same attempt is always the same object, so that later reads see changes to it
     const key = `${unit.id}.${number}`;
     const known = this.#past.get(key);
     if (known !== undefined) return known;
@@ -302,7 +302,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     return unit.spec.timed || ages(unit.spec.meta) ? this.extras(unit).timing : null;
   }
 
-  /** Null where nothing happens to the unit by itself. */
+  /** When the unit's next timer rings; null if it has none. */
   #timer(unit: Unit): number | null {
     if (unit.status !== "available" && unit.status !== "delayed" && unit.status !== "blocked") return null;
     const { timing } = this.extras(unit);
@@ -533,7 +533,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   }
 
   released(unit: Unit, attempt: AttemptState): void {
-    // what a worker holds follows from the leases; what it lost is marked in the history
+    // the attempts that a worker holds follow from the leases; those that it lost are marked in the history
     if (attempt !== unit.attempt && this.#state.sql.dropHeld.run(unit.id, attempt.number) > 0)
       this.#state.writes++;
   }
@@ -546,7 +546,7 @@ export class SqliteSet extends WorkingSet<Unit> {
     this.#state.noteEnd(unit.id);
   }
 
-  /** Writes what was gathered: the last thing before the verb answers. */
+  /** Writes the collected log rows: the last step before the verb answers. */
   flush(): void {
     for (const [worker, attempts] of this.#log) logAttempts(this.#state, worker, attempts, this.now);
     this.#forget();
@@ -561,7 +561,7 @@ function readyTries(state: State, { id, tries }: Unit): number {
   return isSpent(tries, retry, 0) ? spentTries : 0;
 }
 
-/** A rule as work for the committer, which lets others have a turn where it yields. */
+/** Runs a rule as a verb of the committer, which may give the event loop a turn at each yield. */
 export function* applied<Answer>(
   state: State,
   now: number,
@@ -579,7 +579,7 @@ export function* applied<Answer>(
   }
 }
 
-/** The same in one go. */
+/** Like `applied`, without yields. */
 export function apply<Answer>(state: State, now: number, rule: (set: SqliteSet) => Rule<Answer>): Answer {
   const steps = applied(state, now, rule);
   for (;;) {

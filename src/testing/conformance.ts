@@ -1,6 +1,6 @@
 /**
- * One suite for every implementation of the Coordinate verbs. A stack's test file builds the stack, says what it
- * cannot do, and calls this. It asks for `describe`, `test` and friends, so that any test runner will do.
+ * One suite for every implementation of the Coordinate verbs. The test file of a stack builds the stack, lists what it cannot do,
+ * and calls this. It takes `describe`, `test` and so on as arguments, so that any test runner works.
  */
 import assert from "node:assert/strict";
 import { actions } from "./cases/actions.ts";
@@ -121,8 +121,8 @@ export function conformance(stack: Stack, { describe, test, beforeAll, afterAll 
             const context = new Context(subject, `case ${++serial}`);
             const running = run(context);
             await (reason === undefined ? running : mustFail(running));
-            // housekeeping visits every namespace: with those of a thousand earlier cases it would take most of the suite's time.
-            // A case that fails keeps its namespace
+            // housekeeping visits every namespace: those of a thousand earlier cases would take most of the suite's time. A
+            // failed case keeps its namespace
             await context.c.deleteNamespace(context.ns);
           });
         }

@@ -1,4 +1,4 @@
-/** What the suite needs to know of the implementation under test, and what a case is given. */
+/** The interface to the implementation under test, and the context of a case. */
 import assert from "node:assert/strict";
 import {
   CoordinateError,
@@ -18,12 +18,12 @@ import {
   type WorkUnitRow,
 } from "../core/index.ts";
 
-/** One opened implementation. All cases share it, each in a namespace of its own. */
+/** One opened implementation. All cases share it, each in its own namespace. */
 export interface Subject {
   coordinate: Coordinate;
-  /** A clock that only moves when told, and that the implementation judges all times by. */
+  /** A manual clock, by which the implementation judges all times. */
   clock: { now(): number; advance(ms: number): Promise<void> | void };
-  /** Makes the next draws of the scheduler; absent where the draws cannot be controlled. */
+  /** Sets the random source of the scheduler; absent where draws cannot be controlled. */
   setRandom?: (random: () => number) => void;
   /** One round of housekeeping; absent where it cannot be called. */
   sweep?: () => Promise<Swept>;
@@ -35,17 +35,17 @@ export interface Subject {
 export interface Stack {
   name: string;
   open(): Promise<Subject>;
-  /** What this stack cannot do, and why: the names of the cases that are left out. */
+  /** What this stack cannot do, and why: the names of the cases that are skipped. */
   cannot?: readonly { reason: string; tests: readonly string[] }[];
   /**
-   * Known defects of this stack: cases that fail today, and why. They are run, and one that passes is an error, so that the
-   * list shrinks with every defect that is mended.
+   * Known defects of this stack: cases that fail today, and why. They are run, and one that passes is an error, so that every fix
+   * shortens the list.
    */
   failing?: readonly { reason: string; tests: readonly string[] }[];
 }
 
 export interface Case {
-  /** A sentence: what is promised. */
+  /** A sentence that states the promise. */
   name: string;
   run: (t: Context) => Promise<void>;
 }
@@ -57,7 +57,7 @@ export interface CaseGroup {
 
 const clean = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** A fresh namespace, and short words for what cases do all the time. */
+/** A fresh namespace, and shorthands for what cases do often. */
 export class Context {
   readonly subject: Subject;
   readonly ns: string;
@@ -119,14 +119,14 @@ export class Context {
     return this.c.requestAttempts(this.ns, { worker: "worker", ...request });
   }
 
-  /** Claims one and fails when there is none. */
+  /** Claims one unit and fails when there is none. */
   async claimOne(request: Partial<AttemptRequest> = {}): Promise<AttemptRow> {
     const attempts = await this.claim({ number: 1, ...request });
     assert.equal(attempts.length, 1, "expected one attempt");
     return present(attempts[0]);
   }
 
-  /** The names of the units that a claim gives. */
+  /** The names of the claimed units. */
   async claimNames(request: Partial<AttemptRequest> = {}): Promise<string[]> {
     return (await this.claim({ number: 100, ...request })).map(({ workUnit }) => workUnit);
   }
@@ -140,7 +140,7 @@ export class Context {
     return present(changed);
   }
 
-  /** Settles and fails when that was refused. */
+  /** Settles, and fails when the change is refused. */
   async settled(
     attempt: AttemptRow,
     action: AttemptAction,
@@ -159,7 +159,7 @@ export class Context {
     return this.c.listUnitAttempts(this.ns, spec, unit);
   }
 
-  /** Expects a refusal with this code, and that the message names what was wrong. */
+  /** Expects an error with this code, and a message that names the problem. */
   async refuses(code: ErrorCode, work: Promise<unknown>, mentions?: RegExp): Promise<void> {
     try {
       await work;
@@ -173,13 +173,13 @@ export class Context {
     assert.fail(`expected ${code}, but it succeeded`);
   }
 
-  /** The scheduler's next draws, in order; the last one goes on. */
+  /** Sets the scheduler's next draws, in order; the last one repeats. */
   draws(...values: number[]): void {
     let at = 0;
     present(this.subject.setRandom)(() => values[Math.min(at++, values.length - 1)] ?? 0);
   }
 
-  /** Housekeeping until there is nothing left to do; answers the sums. */
+  /** Sweeps until there is nothing left to do; returns the sums. */
   async sweep(): Promise<Swept> {
     const sweep = present(this.subject.sweep);
     const sum = await sweep();
@@ -196,18 +196,18 @@ export class Context {
     return sum;
   }
 
-  /** Waits until so many requests wait for work. */
+  /** Waits until this many requests wait for work. */
   async untilWaiting(count: number): Promise<void> {
     const waiting = present(this.subject.waiting);
     for (let turns = 0; (await waiting()) !== count; turns++) {
       assert.ok(turns < 10_000, `expected ${count} waiting requests, there are ${await waiting()}`);
-      // a store on another machine, or a busy one, takes more than a few turns
+      // a remote or busy store takes more than a few turns
       await new Promise((resolve) => (turns < 1000 ? setImmediate(resolve) : setTimeout(resolve, 1)));
     }
   }
 }
 
-/** The same data in the same encoding; a Buffer is as good as any other Uint8Array. */
+/** Compares data and encoding; a Buffer equals any other Uint8Array with the same bytes. */
 export function sameData(actual: Data | null | undefined, expected: Data | null): void {
   const plain = (data: Data | null | undefined): unknown =>
     data instanceof Uint8Array ? `cbor ${Buffer.from(data).toString("hex")}` : data;
@@ -219,7 +219,7 @@ export function present<Value>(value: Value | null | undefined): Value {
   return value;
 }
 
-/** Turns a table of [what, run] into cases with a common opening. */
+/** Turns the rows of a table into cases. */
 export function table<Row>(
   rows: readonly Row[],
   name: (row: Row) => string,

@@ -1,36 +1,35 @@
 /**
- * How many connections there may be, in all and of one address. Beyond that the connection that has been silent for
- * longest goes, so that a crowd of silent ones does not keep out those who have something to ask: first among those
- * that never asked anything, then among those that wait between two requests. Where none is silent the
- * new one is refused.
+ * Limits the number of connections, in total and per address. Beyond the limit, the connection that has been silent for
+ * longest is closed, so that many silent connections do not block active clients: first one that has never sent a
+ * request, then one that is idle between requests. If no connection is silent, the new one is refused.
  */
 import type { Server, Socket } from "node:net";
 import { Server as TlsServer } from "node:tls";
 
 export interface ConnectionCaps {
-  /** In all; 4,096. */
+  /** In total. Default 4,096. */
   maxConnections?: number;
-  /** Of one address; 1,024. 0 is no limit. */
+  /** Per address; 0 is no limit. Default 1,024. */
   maxConnectionsPerAddress?: number;
 }
 
 export interface ConnectionHooks {
-  /** Ends a connection; how, the server knows. */
+  /** Closes a connection, in the way of the server's protocol. */
   drop?: (socket: Socket) => void;
   onConnection?: () => void;
 }
 
 export interface ConnectionLimiter {
-  /** A request has come over this connection. */
+  /** A request has arrived on this connection. */
   busy(socket: Socket): void;
-  /** It is answered. */
+  /** The request is answered. */
   idle(socket: Socket): void;
 }
 
-/** Who counts a connection: for a request that stays open while nothing is asked through it. */
+/** The limiter of each connection: a request that stays open uses it to mark the connection as idle or busy. */
 export const limiterOf = new WeakMap<Socket, ConnectionLimiter>();
 
-/** Connections of one kind, the one that has been so for longest first. */
+/** Silent connections, the one that has been silent for longest first. */
 type Queue = Set<Socket>;
 
 interface Group {
@@ -50,7 +49,7 @@ export function limitConnections(
   const all = group();
   const addresses = new Map<string, Group>();
   const groupsOf = new Map<Socket, readonly Group[]>();
-  /** Below TLS: Node does not say which raw connection a secure one came over; both have the same peer. */
+  /** Raw sockets below TLS, by peer: Node does not tell the raw socket of a TLS socket, but both have the same peer. */
   const raws = new Map<string, Socket>();
 
   const forget = (socket: Socket): void => {
@@ -63,11 +62,11 @@ export function limitConnections(
       one.idle.delete(socket);
     }
   };
-  /** Makes room for one more; false when nobody is silent. */
+  /** Makes room for one more connection; false if none is silent. */
   const makeRoom = (full: Group): boolean => {
     const [silent] = full.newcomers.size > 0 ? full.newcomers : full.idle;
     if (silent === undefined) return false;
-    // out of the books at once: its `close` comes later
+    // uncounted at once, since its `close` event comes later
     forget(silent);
     drop(silent);
     return true;
@@ -77,7 +76,7 @@ export function limitConnections(
     onConnection?.();
     const address = socket.remoteAddress ?? "";
     const own = addresses.get(address) ?? group();
-    // a socket in the file system has no address, and only this machine's user may open it
+    // a Unix socket has no address, and only the user of this process may open it
     const isLimited = maxConnectionsPerAddress > 0 && address !== "";
     const fits =
       (!isLimited || own.size < maxConnectionsPerAddress || makeRoom(own)) &&

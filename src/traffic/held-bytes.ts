@@ -1,4 +1,4 @@
-/** Bytes that all connections together hold in memory. */
+/** Counts the bytes that all connections together hold in memory. */
 export class HeldBytes {
   readonly max: number;
   #used = 0;
@@ -11,7 +11,7 @@ export class HeldBytes {
     return this.#used;
   }
 
-  /** Counts bytes, before they are allocated where that is possible. False: they do not fit, and are not counted. */
+  /** Counts bytes; call before they are allocated, if possible. Returns false, without counting them, if they do not fit. */
   take(bytes: number): boolean {
     if (this.#used + bytes > this.max) return false;
     this.#used += bytes;

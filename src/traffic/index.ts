@@ -1,4 +1,4 @@
-/** What callers may cost the process that serves them: connections, memory, and turns of the event loop. */
+/** Limits what callers may cost the process that serves them: connections, memory, and turns of the event loop. */
 export { limitConnections, limiterOf, type ConnectionCaps, type ConnectionLimiter } from "./connections.ts";
 export { HeldBytes } from "./held-bytes.ts";
 export { LargeRequests, longAnswer, type LargeRequestOptions } from "./large-requests.ts";

@@ -1,39 +1,39 @@
 /**
- * Large requests take turns. A page of a thousand units keeps the event loop for 10 ms, and its answer is half a
- * megabyte: a few hundred of those at once would hold everybody up for seconds, and fill the memory. So only a few run at a
- * time, and none while too many bytes of answers wait for their callers to read them. Those who wait go in the order of
- * what their connection has cost lately, so that a caller with one large request does not queue behind one
- * with a thousand. Small requests never wait.
+ * Large requests take turns. A page of a thousand units blocks the event loop for 10 ms, and its answer is half a
+ * megabyte: a few hundred of those at once would block all callers for seconds and fill the memory. So only a few run at
+ * a time, and none while too many bytes of answers have not been read by their callers. Waiting requests are ordered by the
+ * recent cost of their connection, so that a caller with one large request does not queue behind one with a thousand.
+ * Small requests never wait.
  */
 import type { Socket } from "node:net";
 import { HeldBytes } from "./held-bytes.ts";
 
 export interface LargeRequestOptions {
-  /** Large requests that run at once; 2. */
+  /** Large requests that run at once. Default 2. */
   atOnce?: number;
-  /** Bytes of answers that callers have not taken yet, over all connections; 128 MiB. */
+  /** Bytes of answers that callers have not read yet, over all connections. Default 128 MiB. */
   maxAnswerBytes?: number;
   now?: () => number;
 }
 
-/** A request is large from so many rows on, or so many bytes, or when its caller has cost so much lately. */
+/** A request is large above this many rows, or this many bytes, or if the recent cost of its caller is above this. */
 const largeRows = 100;
 const largeBytes = 256 * 1024;
 const costlyBytes = 4 * 1024 * 1024;
 
-/** What the sockets of the operating system take at once is not counted: answers from this length on are. */
+/** Answers longer than this are counted. Shorter ones fit into the socket buffers of the operating system. */
 export const longAnswer = 16 * 1024;
 
-/** What a connection has cost counts half after this time. */
+/** The cost of a connection halves in this time. */
 const halfLifeMs = 5000;
-/** A connection that is new may be anybody's. */
+/** The cost of a new connection, of which nothing is known. */
 const newcomerCost = 256 * 1024;
 
-/** The longest that a caller may take nothing of its answer; and the same while others wait for the memory. */
+/** How long a caller may read nothing of its answer, and how long while requests wait for memory. */
 const stallMs = 30_000;
 const stallUnderPressureMs = 1000;
 
-/** Turns of the event loop, of about 0.1 ms, that a large request waits for connections to be accepted. */
+/** The most turns of the event loop, of about 0.1 ms each, that a large request waits for connections to be accepted. */
 const maxShortTurns = 500;
 
 interface Cost {
@@ -66,7 +66,7 @@ export class LargeRequests {
     return rows > largeRows || bytes > largeBytes || this.#costOf(caller, 0) > costlyBytes;
   }
 
-  /** Waits for a turn. Whoever got it calls `leave`. */
+  /** Waits for a turn. The caller must call `leave` afterwards. */
   async enter(caller: object): Promise<void> {
     if (this.#waiting.length === 0 && this.#hasRoom()) this.#running += 1;
     else {
@@ -80,14 +80,14 @@ export class LargeRequests {
     await this.#untilAccepted();
   }
 
-  /** A connection was accepted. */
+  /** Call when a connection was accepted. */
   connected(): void {
     this.#connected = true;
   }
 
   /**
-   * Node accepts one connection in each turn of the event loop, and a large request makes a turn long: a thousand that
-   * wait to be accepted would wait for as many large requests. So those are accepted first, a while of short turns.
+   * Waits until no more connections are being accepted. Node accepts one connection per turn of the event loop, and a large
+   * request makes a turn long: a thousand connections would wait for a thousand large requests.
    */
   async #untilAccepted(): Promise<void> {
     for (let turn = 0; this.#connected && turn < maxShortTurns; turn++) {
@@ -101,7 +101,7 @@ export class LargeRequests {
     this.#next();
   }
 
-  /** The turn of `enter`, around one piece of work. */
+  /** Runs `work` between `enter` and `leave`. */
   async turn<Answer>(caller: object, work: () => Promise<Answer>): Promise<Answer> {
     await this.enter(caller);
     try {
@@ -111,7 +111,7 @@ export class LargeRequests {
     }
   }
 
-  /** The caller has sent or is sent so many bytes. */
+  /** Adds bytes that the caller sent or receives to its cost. */
   charge(caller: object, bytes: number): void {
     const now = this.#now();
     const cost = this.#costs.get(caller);
@@ -123,14 +123,14 @@ export class LargeRequests {
   }
 
   /**
-   * An answer is on its way over this socket; the function returned says that it has been taken. A caller that
-   * takes nothing of it is cut off: after half a minute, and after a second while others wait for the memory.
+   * Counts an answer that is being sent over this socket; call the returned function when it has been read. A caller that
+   * reads nothing is disconnected after half a minute, or after a second while requests wait for memory.
    */
   hold(socket: Socket, bytes: number): () => void {
-    // an answer that is there has to be sent: it is counted even where it does not fit
+    // the answer exists and must be sent: it is counted even if it does not fit
     this.#answers.give(-bytes);
     this.#holders.add(socket);
-    // a socket's own timer is reset whenever the peer takes something
+    // the socket's timeout restarts whenever the peer reads something
     socket.setTimeout(this.#pressed ? stallUnderPressureMs : stallMs);
     let held = true;
     return () => {

@@ -1,6 +1,6 @@
 /**
- * How many rows a call reads or writes at most, as far as its arguments say: the `limit` or `number` that it asks for, or the
- * length of the longest list that it brings. A listing that says nothing gets a page of 1,000.
+ * The maximum number of rows that a call reads or writes, according to its arguments: its `limit` or `number`, or the length of its
+ * longest list. A listing without a limit reads a page of 1,000.
  */
 export function rowsAsked(verb: string, args: readonly unknown[]): number {
   let rows = 0;

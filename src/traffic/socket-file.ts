@@ -1,8 +1,8 @@
-/** Unix sockets as files. */
+/** Files of Unix sockets. */
 import { rmSync } from "node:fs";
 import { createConnection } from "node:net";
 
-/** A socket file that a daemon left behind when it was killed; one that answers belongs to a daemon that lives. */
+/** Deletes the socket file that a killed daemon left behind. Throws if it accepts connections: then another process uses it. */
 export async function clearSocket(path: string): Promise<void> {
   const lives = await new Promise<boolean>((resolve) => {
     const socket = createConnection(path);

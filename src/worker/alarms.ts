@@ -1,6 +1,6 @@
 /**
- * Things to be done at a time, for all claims of a worker with one timer. Most are cancelled before their time comes, so that setting
- * and cancelling must cost nothing: a timer and a signal for each was a fifth of the time of a claim.
+ * Callbacks at given times, for all claims of a worker, with a single timer. Most are cancelled before they are due, so setting and
+ * cancelling one must be nearly free: a timer and an abort signal for each took a fifth of the time of a claim.
  */
 import type { Clock } from "../core/index.ts";
 
@@ -11,9 +11,9 @@ export interface Alarm {
 
 export class Alarms {
   readonly #clock: Clock;
-  /** Two for each slot at most. */
+  /** A few for each slot, so a linear scan is cheap. */
   readonly #set = new Set<{ time: number; ring: () => void }>();
-  /** Until when the one timer waits; null while there is none. */
+  /** The pending wait of the timer; null when no timer is set. */
   #sleep: { until: number; wake: AbortController } | null = null;
   #closed = false;
 
@@ -21,7 +21,7 @@ export class Alarms {
     this.#clock = clock;
   }
 
-  /** Calls `ring` when the time has come, and not in this turn. */
+  /** Calls `ring` at this time, and never in the same turn of the event loop. */
   at(time: number, ring: () => void): Alarm {
     const entry = { time, ring };
     this.#set.add(entry);
@@ -30,7 +30,7 @@ export class Alarms {
     return { time, cancel: () => this.#set.delete(entry) };
   }
 
-  /** Nothing rings any more. */
+  /** Cancels all alarms. No callback is called after this. */
   close(): void {
     this.#closed = true;
     this.#set.clear();
@@ -43,7 +43,7 @@ export class Alarms {
       for (const { time } of this.#set) until = Math.min(until, time);
       const wake = new AbortController();
       this.#sleep = { until, wake };
-      // also when it is due already: a turn later, as promised
+      // wait even when it is due already: `at` promises a later turn
       await this.#clock.waitUntil(until, wake.signal);
       const now = this.#clock.now();
       for (const entry of [...this.#set]) {

@@ -1,16 +1,16 @@
-/** What a worker asks the coordinator for, told with every check-in: so that others can say which work it can take. */
+/** The filters of a worker's claim requests, sent with every check-in so that others can see which work it can take. */
 import type { ScheduleRequest } from "../core/index.ts";
 import type { WorkerSettings } from "./options.ts";
 import type { Runtime } from "./runtime.ts";
 
-/** What is requested for a runtime. */
+/** The filter of the requests for one runtime. */
 export const askOf = ({ names, taskNames, modules }: Runtime): ScheduleRequest => ({
   runtimes: [...names],
   ...(taskNames !== undefined && { tasks: [...taskNames] }),
   ...(modules === true && { modules }),
 });
 
-/** One for each runtime, as the requests are. */
+/** One filter for each runtime, because each runtime has its own requests. */
 export function asksOf({
   runtimes,
   workSpecs,

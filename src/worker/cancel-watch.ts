@@ -1,7 +1,7 @@
 /**
- * Watches the units whose tasks run long: one that somebody cancels or deletes meanwhile is told to its task at once, and not
- * when its lease is next renewed. For each work spec one request waits at the coordinator until any of them has ended. Tasks that
- * return within seconds are never asked for.
+ * Watches the units of long-running tasks: when a unit is cancelled or deleted, its task is told at once instead of at the next
+ * renewal of its lease. For each work spec, one request waits at the coordinator until any of its watched units has ended. Tasks that
+ * return within seconds are never watched.
  */
 import {
   isCoordinateError,
@@ -18,11 +18,11 @@ export interface CancelWatchSetting {
   readonly ns: string;
   readonly clock: Clock;
   readonly log: Logger;
-  /** What runs now. */
+  /** The current runs. */
   readonly running: () => Iterable<Run>;
 }
 
-/** How long a task runs before it is watched, and the time between two looks at which tasks those are. */
+/** How long a task runs before it is watched, and the interval at which the list of watched tasks is updated. */
 const afterMs = 2000;
 /** How long one request waits. */
 const waitMs = 60_000;
@@ -42,7 +42,7 @@ export class CancelWatch {
     this.#setting = setting;
   }
 
-  /** Until the signal aborts. Never rejects. */
+  /** Runs until the signal aborts. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock } = this.#setting;
     while (!this.#unsupported) {
@@ -58,7 +58,7 @@ export class CancelWatch {
     const since = clock.now() - afterMs;
     const long = new Map<string, Map<string, Run>>();
     for (const run of running()) {
-      // the units of a bulk task end one by one, and its signal is for all of them
+      // not for bulk tasks: their units end one by one, but they have one signal
       if (run.beganAt > since || run.attempts.length > 1) continue;
       const { name } = run.claim.workSpec;
       const units = long.get(name) ?? new Map<string, Run>();
@@ -87,11 +87,11 @@ export class CancelWatch {
     } catch (error) {
       if (isCoordinateError(error, "no_such_work_spec"))
         for (const run of units.values()) tellIfLost(run, null);
-      // a coordinator of an earlier version: tasks are told when their leases are renewed
+      // a coordinator of an earlier version: tasks learn of it when their leases are renewed
       else if (isRefusal(error)) this.#unsupported = true;
       log.debug({ workSpec, err: error }, "could not wait for units to be cancelled");
     }
-    // the next look waits again
+    // the next `#look` starts a new wait
     if (this.#waits.get(workSpec) === own) this.#waits.delete(workSpec);
   }
 }
@@ -99,7 +99,7 @@ export class CancelWatch {
 const isSame = (a: ReadonlyMap<string, Run>, b: ReadonlyMap<string, Run>): boolean =>
   a.size === b.size && [...a].every(([name, run]) => b.get(name) === run);
 
-/** A unit that has ended by another attempt than the run's was ended by somebody else. */
+/** The run has lost its unit when the unit was deleted, or has ended and its active attempt is not the run's. */
 function tellIfLost(run: Run, row: WorkUnitRow | null): void {
   const ended = row === null || row.status === "finished" || row.status === "failed";
   if (ended && row?.activeAttempt?.id !== run.attempts[0]!.id) run.claim.lost(run, row);

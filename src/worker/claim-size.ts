@@ -1,9 +1,9 @@
 /**
- * How many units a claim asks for. Units travel together because a request costs more than a short task; but a worker should hold no more than
- * it begins soon, or other workers sit idle beside the units it holds.
+ * How many units a claim asks for. Units are claimed in batches because a request costs more than a short task; but a worker should
+ * hold only units that begin soon, or other workers are idle while it holds the work.
  *
- * A claim that was filled and settled quickly doubles the next one. One whose units did not all begin soon enough makes it smaller in
- * proportion. What is quick and what is soon follows from how long units may be held. Pure: times are arguments.
+ * A claim that was full and settled quickly doubles the next one. A claim whose units did not all begin soon enough shrinks the next
+ * one in proportion. Both thresholds are fractions of `holdMs`. Reads no clock: times are arguments.
  */
 export interface Pace {
   /** A claim that is settled within this time makes the next one larger. */
@@ -11,11 +11,11 @@ export interface Pace {
   /** A claim whose units take longer than this to begin makes the next one smaller, so that it takes about `aimMs`. */
   readonly slowMs: number;
   readonly aimMs: number;
-  /** What was claimed and has not begun is held this long at most. */
+  /** Claimed units that have not begun are held at most this long. */
   readonly holdMs: number;
 }
 
-/** 60, 400 and 250 ms of the 800 that units are held by default. */
+/** With the default `holdMs` of 800: 60, 400 and 250 ms. */
 export const paceOf = (holdMs: number): Pace => ({
   quickMs: holdMs * 0.075,
   slowMs: holdMs / 2,
@@ -23,7 +23,7 @@ export const paceOf = (holdMs: number): Pace => ({
   holdMs,
 });
 
-/** A work spec counts for the size of claims this long after it was last claimed. */
+/** A work spec influences the size of claims until this long after its last claim. */
 const memoryMs = 10_000;
 
 interface SpecSize {
@@ -46,8 +46,8 @@ export class ClaimSizes {
   }
 
   /**
-   * The number to ask for; `free` runs could begin at once. Nobody knows which work spec the answer will be of: the slowest of those that were
-   * claimed lately decides, so that a hundred units of it are not taken for a hundred quick ones.
+   * The number of units to ask for; `free` runs could begin right now. Which work spec the answer will be of is not known, so the
+   * smallest size of the recently claimed ones is used: a size that suits quick units would be too many slow ones.
    */
   number(now: number, free: number): number {
     let min = Infinity;
@@ -60,7 +60,7 @@ export class ClaimSizes {
     return Math.min(this.#max, Math.max(1, free, wanted));
   }
 
-  /** A claim of this work spec came. */
+  /** Records a claim of this work spec. */
   claimed(spec: string, atLeast: number, now: number): void {
     const known = this.#specs.get(spec) ?? { size: this.#first, atLeast, seenAt: now };
     known.atLeast = atLeast;
@@ -69,14 +69,14 @@ export class ClaimSizes {
     this.#latest = known;
   }
 
-  /** Its last unit began, or was given back, this long after the claim. */
+  /** Records that the last unit of a claim began, or was released, this long after the claim. */
   begun(spec: string, ms: number): void {
     const known = this.#specs.get(spec);
     const { slowMs, aimMs } = this.#pace;
     if (known !== undefined && ms > slowMs) known.size = Math.max(1, Math.floor((known.size * aimMs) / ms));
   }
 
-  /** All of its units are settled, this long after the first began. `full`: it had as many as were asked for. */
+  /** Records that all units of a claim were settled, this long after the first began. `full`: the claim got as many as it asked for. */
   settled(spec: string, count: number, full: boolean, ms: number): void {
     const known = this.#specs.get(spec);
     if (known !== undefined && full && ms < this.#pace.quickMs)

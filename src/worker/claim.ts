@@ -1,6 +1,6 @@
 /**
- * The attempts of one claim, from the claim to the last settle. A claim knows which of its attempts are still open, watches their
- * leases, and tells the worker what became of each. They run in one run for each unit, or in one for all of a bulk task.
+ * The attempts of one claim, from the claim to the last settlement. A claim knows which of its attempts are open, watches their
+ * leases, and reports the outcome of each. There is one run for each unit, or one run for all units of a bulk task.
  */
 import {
   cancelled,
@@ -29,7 +29,7 @@ import type { KnownSpec } from "./specs.ts";
 import { Stop } from "./stops.ts";
 import { isBulk, type Task } from "./task.ts";
 
-/** What all claims of a worker share. */
+/** Services and settings that all claims of a worker share. */
 export interface ClaimContext {
   readonly settlingVerbs: (settle: Coordinate["settleAttempts"]) => Coordinate;
   readonly ns: string;
@@ -40,25 +40,25 @@ export interface ClaimContext {
   readonly log: Logger;
   readonly logs: LogSender;
   readonly reports: Reports;
-  /** A unit as it stands now; null when it is gone, undefined when that cannot be told. */
+  /** Reads the current row of a unit; null when it was deleted, undefined when the read failed. */
   readonly lookUp: (workSpec: string, name: string) => Promise<WorkUnitRow | null | undefined>;
-  /** The lease that requests ask for. */
+  /** The lease time that the worker's requests ask for. */
   readonly lifetimeMs: number;
-  /** Leases are renewed by themselves until the task has run this long. */
+  /** The worker renews leases automatically until the task has run this long. */
   readonly renewForMs: number;
 }
 
-/** Between two reports of one attempt's progress. */
+/** The shortest interval between two progress reports of one attempt. */
 const reportEveryMs = 1000;
 
 interface Held {
   readonly attempt: Attempt;
   readonly run: Run;
   lease: Lease;
-  /** How far it has come, as long as that was not sent; and when the last report was. */
+  /** The latest progress that is not sent yet, and the time of the last report. */
   report: AttemptProgress | null;
   reportedAt: number;
-  /** How many ends of it are under way: its task has decided, and time no longer counts. */
+  /** Number of pending settlements that end it. While there are any, the lease is not watched: the outcome is decided. */
   ending: number;
 }
 
@@ -69,13 +69,13 @@ export class Claim {
   readonly context: ClaimContext;
   readonly #timedOut: string;
   readonly #onSettled: () => void;
-  /** Those still pending, by attempt id. */
+  /** Attempts that are still pending, by attempt id. */
   readonly #open = new Map<string, Held>();
   #underWay = 0;
   #isSettled = false;
   #alarm: Alarm | null = null;
   #keepLifetime = false;
-  /** A lease that the alarm is not later than. */
+  /** A lease that is known to be covered: the alarm rings no later than its next point. */
   #watched: Lease | null = null;
   #log: Logger | null = null;
 
@@ -103,13 +103,13 @@ export class Claim {
     rows.forEach((row, i) => {
       const attempt = attempts[i]!;
       const run = this.runs.length === 1 ? this.runs[0]! : this.runs[i]!;
-      // one claim gives all its attempts one lease; a repeated one may answer with those that were renewed
+      // all attempts of a claim share one lease; a repeated request may return attempts that were renewed since
       const own = row.expirationTime === first.expirationTime ? lease : this.#leaseOf(row);
       this.#open.set(row.id, { attempt, run, lease: own, report: null, reportedAt: -Infinity, ending: 0 });
     });
   }
 
-  /** For the tasks of its runs. */
+  /** The logger of its tasks. */
   get log(): Logger {
     const { worker, workSpec } = this;
     return (this.#log ??= this.context.log.child({ worker, workSpec: workSpec.name }));
@@ -120,13 +120,13 @@ export class Claim {
     return { expiration, lifetimeMs: expirationTime - startTime };
   }
 
-  /** A run has begun: from now on its leases are watched. */
+  /** Called when a run has begun. From now on the claim watches its leases. */
   began(run: Run): void {
     for (const { id } of run.attempts) {
       const held = this.#open.get(id);
       if (held === undefined) continue;
       this.context.reports.began(this.workSpec, held.attempt, run.beganAt);
-      // units of one claim have one lease
+      // attempts of a claim share one lease: the alarm covers it already
       if (held.lease === this.#watched) continue;
       if (this.#alarm === null || this.#pointOf(held) < this.#alarm.time) this.#arm();
       this.#watched = held.lease;
@@ -137,7 +137,7 @@ export class Claim {
     return this.#open.get(id)?.ending === 0;
   }
 
-  /** Those of a run that are open, and for which nobody has requested an end. */
+  /** The open attempts of a run for which no settlement is pending. */
   undecided(run: Run): Attempt[] {
     const found: Attempt[] = [];
     for (const { id } of run.attempts) {
@@ -147,13 +147,13 @@ export class Claim {
     return found;
   }
 
-  /** A run has ended, and its settles have been answered: what it left open is not watched any longer. */
+  /** Called when a run has ended and its settlements are answered. Stops watching the attempts that it left open. */
   forget(run: Run): void {
     for (const { id } of run.attempts) this.#open.delete(id);
     this.#closed();
   }
 
-  /** Gives back a run that was not begun. Never rejects. */
+  /** Releases the attempts of a run that has not begun. Never rejects. */
   async release(run: Run): Promise<void> {
     const { log, reports } = this.context;
     const { worker } = this;
@@ -174,7 +174,7 @@ export class Claim {
 
   // ---- settling
 
-  /** Handles whose settles go through here, and all else to the coordinator. */
+  /** Makes handles whose settlements go through this claim; all other verbs go to the coordinator. */
   #scope(): Scope {
     const { ns, settlingVerbs, logs } = this.context;
     const verbs = settlingVerbs((_ns, changes) => this.#settle(changes));
@@ -190,12 +190,12 @@ export class Claim {
     return scope;
   }
 
-  /** No promise of its own: the settler says when it is done. */
+  /** Creates no promise besides the settler's, which calls back when the settlement is answered. */
   #settle(changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
     return this.context.settler.settle(changes, this.#requested(changes));
   }
 
-  /** Finishes an attempt whose task returned nothing: once for every unit of a busy worker, and without a promise. */
+  /** Finishes an attempt whose task returned nothing. Creates no promise, because this is the most frequent case. */
   finish(attempt: Attempt): void {
     const change: AttemptChange = { attempt: attempt.id, action: "finish" };
     attempt.carryLog(change);
@@ -208,7 +208,7 @@ export class Claim {
     });
   }
 
-  /** Changes are under way; what is returned is to be called with the answers, or null when there are none. */
+  /** Marks the changes as pending. The caller must call the returned function with the answers, or with null when there are none. */
   #requested(changes: readonly AttemptChange[]): (answers: AttemptChanged[] | null) => void {
     const keepLifetime = this.#keepLifetime;
     const runs = changes.map(({ attempt }) => this.#open.get(attempt)?.run);
@@ -232,7 +232,7 @@ export class Claim {
       const held = action === "renew" ? undefined : this.#open.get(attempt);
       if (held === undefined) continue;
       held.ending += by;
-      // an end that could not be stored, data that is too large: its time counts again
+      // when it could not be stored, as with data that is too large, the attempt stays open: watch its lease again
       if (by === -1) this.#arm();
     }
   }
@@ -243,7 +243,7 @@ export class Claim {
     if (held === undefined) return;
     if (answer.error !== null || answer.status !== "pending") {
       this.#open.delete(answer.attempt);
-      // the task goes on, and nobody waits for what it does
+      // the task still runs: tell it that the unit is lost (not awaited)
       if (answer.error !== null && change.action === "renew") void this.#tellLost(held.run);
       return;
     }
@@ -252,11 +252,11 @@ export class Claim {
       ? held.lease.lifetimeMs
       : (change.lifetimeMs ?? expiration - this.context.clock.now());
     held.lease = { expiration, lifetimeMs };
-    // one that rings too early is set anew; one that rings too late must not be
+    // an alarm that rings too early is harmless and set again; one that rings too late is not
     if (this.#alarm === null || this.#pointOf(held) < this.#alarm.time) this.#arm();
   }
 
-  /** Of an attempt that is not open any more. */
+  /** Finds the run of an attempt that is no longer open. */
   #runOf(id: string): Run {
     const own = this.runs.find(({ attempts }) => attempts.some((attempt) => attempt.id === id));
     if (own === undefined) throw new CoordinateError("internal");
@@ -272,7 +272,7 @@ export class Claim {
 
   // ---- time
 
-  /** Sets the alarm for the next point of a lease. */
+  /** Sets the alarm for the earliest point of any open attempt. */
   #arm(): void {
     this.#alarm?.cancel();
     this.#alarm = this.#watched = null;
@@ -290,7 +290,7 @@ export class Claim {
     this.#arm();
   }
 
-  /** When something is next to be done about an attempt. What has not begun is the claimer's. */
+  /** When to next renew, signal or give up an attempt. Never for runs that have not begun: the claimer releases those. */
   #pointOf({ lease, ending, run }: Held): number {
     if (ending > 0 || run.beganAt === 0) return Infinity;
     const point = run.isSignalled ? giveUpTime(lease) : signalTime(lease);
@@ -312,7 +312,7 @@ export class Claim {
   }
 
   async #renewAlone(due: readonly Held[]): Promise<void> {
-    // a store that does not answer must not keep the watch from the points that follow
+    // wait for the answers only until the next point: a store that does not answer must not delay it
     const renews = Promise.allSettled(due.map(({ attempt, lease }) => attempt.renew(lease.lifetimeMs)));
     const last = Math.min(...due.map(({ lease }) => signalTime(lease)));
     const done = new AbortController();
@@ -328,11 +328,11 @@ export class Claim {
     this.context.reports.timedOut(this, open);
   }
 
-  // ---- units that are taken away
+  // ---- lost units
 
-  /** The unit of a run was taken from it: the task is told who did it, if anybody says so. */
+  /** Ends a run whose attempts are all lost, with the reason if the unit's record has one. */
   async #tellLost(run: Run): Promise<void> {
-    // a bulk task goes on with the others
+    // a bulk task goes on while it has other open attempts
     if (run.attempts.some(({ id }) => this.#open.has(id))) return;
     const { lookUp } = this.context;
     const [attempt] = run.attempts;
@@ -340,7 +340,7 @@ export class Claim {
     run.end(whyLost(row));
   }
 
-  /** A unit that this run has was ended by somebody else, and is not the run's any more. */
+  /** Called when another client has ended or deleted the unit of this run. */
   lost(run: Run, row: WorkUnitRow | null): void {
     const attempts = this.undecided(run);
     if (attempts.length === 0) return;
@@ -348,7 +348,7 @@ export class Claim {
     const why = whyLost(row);
     run.end(why);
     for (const attempt of attempts) this.context.reports.lost(this, attempt, run, why);
-    // so that the coordinator does not go on to list it among what this worker has
+    // expire the attempt so that the coordinator stops listing it for this worker
     const changes = attempts.map(({ id }) => ({ attempt: id, action: "expire" as const }));
     this.#underWay++;
     const done = (): void => {
@@ -358,7 +358,7 @@ export class Claim {
     this.context.settler.settle(changes, done).catch(nothing);
   }
 
-  // ---- what a task may request
+  // ---- requests of tasks
 
   progress(attempt: Attempt, progress: number | object, note?: string): Promise<void> {
     return caught(
@@ -368,7 +368,7 @@ export class Claim {
     );
   }
 
-  /** Reports that follow each other quickly are one: the last. */
+  /** Sends at most one report per interval: of reports in quick succession, the last. */
   async #report(attempt: Attempt, progress: AttemptProgress): Promise<void> {
     const held = this.#held(attempt);
     const { clock, alarms } = this.context;
@@ -400,7 +400,7 @@ export class Claim {
 
   async #write(attempt: Attempt, data: object): Promise<void> {
     const held = this.#held(attempt);
-    // the lease is written with the data; it stays what it is
+    // data is written by a renew: renew for the time that is left, so that the expiration stays the same
     const left = Math.max(1, held.lease.expiration - this.context.clock.now());
     this.#keepLifetime = true;
     const renewed = attempt.renew(left, data);
@@ -416,7 +416,7 @@ export class Claim {
   }
 }
 
-/** What the record of a unit says of who took it. */
+/** Reads from the row of a unit why it was lost: deleted, cancelled, or unknown. */
 function whyLost(row: WorkUnitRow | null | undefined): Stop {
   if (row === null) return new Stop("lost", "the unit was deleted");
   const data = row?.status === "failed" ? (row.activeAttempt?.data ?? null) : null;
@@ -424,7 +424,7 @@ function whyLost(row: WorkUnitRow | null | undefined): Stop {
   return text?.startsWith(cancelled) === true ? new Stop("cancelled", text) : new Stop("lost");
 }
 
-/** An attempt whose changes nobody has to catch: a task that does not wait for a settle must not end the process. */
+/** An attempt whose rejections need no handler: a task that does not await a settlement must not end the process. */
 class HeldAttempt<Given extends object, Result extends object> extends Attempt<Given, Result> {
   override finish(data?: Result | Data): Promise<AttemptChanged> {
     return caught(super.finish(data));
@@ -460,15 +460,15 @@ class HeldAttempt<Given extends object, Result extends object> extends Attempt<G
 
 const nothing = (): void => undefined;
 
-/** It rejects all the same for those who wait; the refusal itself was reported when it came. */
+/** Prevents an unhandled rejection. Callers that await the promise still get the error; refusals are reported elsewhere. */
 function caught<Answer>(promise: Promise<Answer>): Promise<Answer> {
   promise.catch(nothing);
   return promise;
 }
 
 /**
- * Makes verbs like the given ones with another way to settle. Made for every claim, hence a class: what is not its own comes
- * from the prototype, which passes it on.
+ * Returns a factory of verbs with another `settleAttempts`. The factory is called for every claim, so it creates instances of a
+ * class, which is cheap: all other verbs come from the prototype, a proxy of the given verbs.
  */
 export function settlingVerbs(inner: Coordinate): (settle: Coordinate["settleAttempts"]) => Coordinate {
   class Settling {

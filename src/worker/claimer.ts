@@ -1,12 +1,13 @@
 /**
- * One claimer for all slots of a process: asks the coordinator for work, holds what was claimed until a slot is free, and hands it out.
+ * One claimer for all slots of a process. It requests work from the coordinator, holds claimed runs until a slot is free, and hands
+ * them out.
  *
- * Promised: while a slot is free and a runtime has room, a request for that runtime's work is under way. Each runtime is asked for by itself, so
- * that no request for one waits on another's. A request waits at the coordinator for work to come; an idle process is one open
+ * Guarantee: while a slot is free and a runtime has room, a request for work of that runtime is pending. Each runtime has its own
+ * requests, so that none waits for another. A request waits at the coordinator until work arrives: an idle process has one open
  * request for each runtime, however many slots it has.
  *
- * While claims are short, the next one is requested before the slots run dry. What has not begun within `holdMs` of its claim is given back
- * untried, so that other workers get it.
+ * While claims are short, the claimer requests the next one before the slots run dry. Runs that have not begun within `holdMs` of
+ * their claim are released, so that other workers can claim the units.
  */
 import type {
   AttemptRequest,
@@ -23,18 +24,17 @@ import type { Runtime } from "./runtime.ts";
 import type { KnownSpec, Specs } from "./specs.ts";
 import type { Outage } from "./outage.ts";
 
-/** What a slot runs at a time: one unit, or all units of a bulk task. */
+/** What a slot runs in one call: one unit, or all units of a bulk task's claim. */
 export interface Runnable {
-  /** Gives it back untried. Never rejects. */
+  /** Releases its attempts; they do not count as tries. Never rejects. */
   release(): Promise<void>;
 }
 
-/** The attempts of one answer, made ready to run. */
+/** The attempts of one claim, ready to run. */
 export interface Opened<Run extends Runnable> {
   readonly runs: readonly Run[];
-  /** The runtime that runs them. */
   readonly runtime: Runtime;
-  /** They run in one call, and claims of this work spec do not shrink below this many; null when each unit runs by itself. */
+  /** Bulk task: the smallest number of units that claims of this work spec shrink to. Null when each unit has its own run. */
   readonly atLeast: number | null;
 }
 
@@ -46,56 +46,56 @@ export interface ClaimSetting<Run extends Runnable> {
   readonly alarms: Alarms;
   readonly outage: Outage;
   readonly specs: Pick<Specs, "get">;
-  /** What to ask for besides worker, number, runtimes and tasks. */
+  /** The fields of a request besides worker, number, runtimes and tasks. */
   readonly request: Pick<AttemptRequest, "lifetimeMs" | "workSpecs" | "availableGb" | "labels">;
   readonly runtimes: readonly Runtime[];
   readonly maxAttempts: number;
   /** How long one request waits for work. */
   readonly waitMs: number;
-  /** The least time between two requests that found nothing, where the coordinator cannot wait. */
+  /** The shortest interval between two requests that find nothing, where the coordinator does not support waiting. */
   readonly pollMs: number;
   /** Requests the next claim while a short one runs. */
   readonly ahead: boolean;
-  /** What was claimed and has not begun is held this long at most, and no longer than half its lease. */
+  /** Claimed runs that have not begun are released after this time, or after half of their lease if that is shorter. */
   readonly holdMs: number;
-  /** Slots that may take work now, to claim in their names. */
+  /** Names of the slots that may take work now. Claims are made in these names. */
   readonly working: () => readonly string[];
-  /** More settles wait to be stored than should: no more work is requested until some are. */
+  /** Whether too many settlements are not stored yet. No work is requested while this is true. */
   readonly isBehind: () => boolean;
-  /** Called with every answer that has attempts, when it comes. */
+  /** Called when an answer with attempts arrives. */
   readonly onClaimed: (rows: readonly AttemptRow[]) => void;
-  /** Finds the task and makes the attempts ready to run. `settled` is to be called when the last of them is settled. */
+  /** Finds the task and prepares the runs. Must call `settled` when the last attempt is settled. */
   readonly open: (
     rows: readonly AttemptRow[],
     spec: KnownSpec,
     settled: () => void,
   ) => Promise<Opened<Run>> | Opened<Run>;
-  /** Gives back attempts that cannot be run. Never rejects. */
+  /** Releases attempts that cannot be run. Never rejects. */
   readonly release: (rows: readonly AttemptRow[]) => Promise<void>;
 }
 
-/** A request that waits for work is ended when no slot has been free to run it for this long. */
+/** A waiting request is aborted when no slot has been free for this long. */
 const noRoomMs = 100;
-/** How many units small claims request ahead at most, while slots wait for them. */
+/** The most units that are requested ahead in small claims while slots wait for them. */
 const maxSmallAhead = 8;
-/** Claims ahead are for claims that take no longer than the pace aims at, and no longer than this part of the lease. */
+/** Claims are requested ahead only while a claim takes at most `aimMs` and at most this part of its lease. */
 const shortLease = 1 / 20;
 
 /**
- * Runs that begin in one turn of the event loop. Tasks that do not wait, over a store in the same process, would else go on without a turn for
- * others: no settle would be sent, and no signal heard.
+ * The most runs that begin in one turn of the event loop. Without this limit, synchronous tasks over a store in the same process
+ * would block the event loop: no settlement would be sent and no signal handled.
  */
 const maxBegunInTurn = 256;
 
-/** A run that a slot has taken; the slot says when it has ended. */
+/** A run that a slot has taken. The slot calls `ended` when it has ended. */
 export interface Taken<Run> {
   readonly run: Run;
   readonly ended: () => void;
-  /** How many of its kind a slot may have under way. */
+  /** How many runs of this runtime a slot may have in progress. */
   readonly inARow: number;
 }
 
-/** A claim, until all of its runs have begun. */
+/** A claim, tracked until all of its runs have begun. */
 interface Lot {
   readonly source: Source<unknown>;
   readonly spec: string;
@@ -111,45 +111,45 @@ interface Lot {
 interface Ready<Run> {
   readonly run: Run;
   readonly lot: Lot;
-  /** The order of claims. */
+  /** The number of its claim: the earliest claim runs first. */
   readonly order: number;
 }
 
-/** A runtime, with what is known of its work. */
+/** A runtime with its ready runs, its requests and the statistics of its claims. */
 interface Source<Run> {
   readonly runtime: Runtime;
   readonly schedule: ScheduleRequest;
   readonly sizes: ClaimSizes;
   readonly maxAttempts: number;
-  /** Claimed and not begun, in the order of claims. */
+  /** Claimed runs that have not begun, in the order of their claims. */
   ready: Ready<Run>[];
   running: number;
-  /** Requests under way. */
+  /** Number of pending requests. */
   asking: number;
-  /** Ends the request that waits for work, if there is one. */
+  /** Aborts the request that waits for work; null when there is none. */
   poll: AbortController | null;
-  /** In whose name that request is. */
+  /** The slot that this request claims for. */
   claimant: string;
-  /** The last claim was answered in full: there is probably more. */
+  /** The last claim got as many attempts as it asked for: there is probably more work. */
   plenty: boolean;
-  /** How many claims are requested ahead. It grows while slots wait for small claims: a request then takes longer than its units run. */
+  /** How many claims are requested ahead. Grows while slots wait for small claims, whose requests take longer than their units run. */
   depth: number;
-  /** Claims since one for which a slot waited. */
+  /** Number of claims since the last one that a slot had to wait for. */
   inTime: number;
-  /** How many runs the last claim had, and how long it took until all were settled. */
+  /** The number of runs of the last claim, and how long the last settled claim took until all were settled. */
   lastRuns: number;
   lastMs: number;
-  /** Where the coordinator does not wait: when to ask again. */
+  /** Where the coordinator does not support waiting: no request before this time. */
   notBefore: number;
-  /** One of its runs has ended: for all that slots take. */
+  /** Called when one of its runs has ended. Shared by all `Taken` of this runtime. */
   readonly ended: () => void;
-  /** Names of requests that may have been carried out though their answer was lost. The next request repeats one. */
+  /** Ids of requests whose answer was lost and that may have claimed work. The next request repeats one of these ids. */
   readonly unanswered: string[];
 }
 
 interface Idle<Run> {
   readonly slot: string;
-  /** It has something to run, and would take more of what was claimed: nothing is claimed for it. */
+  /** It has runs in progress and would take more ready ones. Nothing is claimed for a busy slot. */
   busy: boolean;
   readonly give: (taken: Taken<Run> | null) => void;
 }
@@ -159,7 +159,7 @@ export class Claimer<Run extends Runnable> {
   readonly #pace: Pace;
   readonly #sources: readonly Source<Run>[];
   readonly #idle: Idle<Run>[] = [];
-  /** How many of those have nothing to run. */
+  /** How many of the idle slots are not busy. */
   #waiting = 0;
   readonly #asks = new Set<Promise<void>>();
   readonly #nonce: string;
@@ -203,12 +203,12 @@ export class Claimer<Run extends Runnable> {
     });
   }
 
-  /** Whether something waits for a slot. */
+  /** Whether a claimed run waits for a slot. */
   get hasReady(): boolean {
     return this.#sources.some(({ ready }) => ready.length > 0);
   }
 
-  /** What is ready to run now, if anything is. */
+  /** Takes a run that is ready now; null when there is none. */
   take(): Taken<Run> | null {
     const taken = this.#takeReady();
     if (taken !== null) this.#request();
@@ -216,8 +216,8 @@ export class Claimer<Run extends Runnable> {
   }
 
   /**
-   * The next run for a slot, which may be busy with others; null when the slot is withdrawn or the claimer has stopped. Many a turn: no signal
-   * for each.
+   * Resolves with the next run for a slot, which may have other runs in progress; null when the slot is withdrawn or the claimer has
+   * stopped. Takes no abort signal, because it is called many times in one turn of the event loop.
    */
   next(slot: string, busy = false): Promise<Taken<Run> | null> {
     return new Promise((give) => {
@@ -228,7 +228,7 @@ export class Claimer<Run extends Runnable> {
     });
   }
 
-  /** A slot that was busy while it waited is not any more. */
+  /** Marks a waiting slot that was busy as not busy. */
   isFree(slot: string): void {
     const idle = this.#idle.find((one) => one.slot === slot);
     if (idle?.busy !== true) return;
@@ -236,7 +236,7 @@ export class Claimer<Run extends Runnable> {
     this.#waiting++;
   }
 
-  /** The slot no longer waits. */
+  /** Ends the slot's wait for a run: its `next` resolves with null. */
   withdraw(slot: string): void {
     const at = this.#idle.findIndex((idle) => idle.slot === slot);
     if (at < 0) return;
@@ -247,7 +247,7 @@ export class Claimer<Run extends Runnable> {
     this.#pump();
   }
 
-  /** Which slots may take work has changed. With none left, nothing is held and nothing is waited for. */
+  /** Called when the set of working slots has changed. With none left, releases the ready runs and aborts the waiting requests. */
   slotsChanged(): void {
     const working = this.#setting.working();
     if (working.length === 0) return this.#letGo();
@@ -256,7 +256,7 @@ export class Claimer<Run extends Runnable> {
     this.#pump();
   }
 
-  /** Requests nothing more, and gives back what has not begun. */
+  /** Stops requesting work and releases runs that have not begun. */
   stop(): void {
     this.#stopped = true;
     this.#waiting = 0;
@@ -265,12 +265,12 @@ export class Claimer<Run extends Runnable> {
     this.#letGo();
   }
 
-  /** Resolves when no request is under way any more. */
+  /** Resolves when no request is pending. */
   async drained(): Promise<void> {
     while (this.#asks.size > 0) await Promise.all(this.#asks);
   }
 
-  /** Read anew: it changes while one waits. */
+  /** Reads the flag again after an `await`, where the compiler would assume its earlier value. */
   #hasStopped(): boolean {
     return this.#stopped;
   }
@@ -282,7 +282,7 @@ export class Claimer<Run extends Runnable> {
     }
   }
 
-  /** Hands out what is ready, then asks for more. */
+  /** Hands out ready runs, then requests more work. */
   #pump(): void {
     while (this.#idle.length > 0) {
       const taken = this.#takeReady();
@@ -294,7 +294,7 @@ export class Claimer<Run extends Runnable> {
     this.#request();
   }
 
-  /** The earliest claim of a runtime with room goes first. */
+  /** Takes a run of the earliest claim whose runtime has room. */
   #takeReady(): Taken<Run> | null {
     if (this.#begunInTurn >= maxBegunInTurn) return null;
     let from: Source<Run> | null = null;
@@ -317,7 +317,7 @@ export class Claimer<Run extends Runnable> {
     return { run: first.run, ended: source.ended, inARow: source.runtime.inARow ?? 1 };
   }
 
-  /** One of its runs has begun, or was given back. */
+  /** Counts a run of the claim that has begun or was released. */
   #begun(lot: Lot): void {
     if (--lot.left > 0) return;
     lot.hold?.cancel();
@@ -350,7 +350,7 @@ export class Claimer<Run extends Runnable> {
     while (source.ready.length + source.asking * source.lastRuns < wanted) this.#ask(source, free, false);
   }
 
-  /** How many more runs could begin at once. */
+  /** How many more runs could begin right now. */
   #free(source: Source<Run>): number {
     return Math.min(this.#waiting, capacityOf(source) - source.running) - source.ready.length;
   }
@@ -366,7 +366,7 @@ export class Claimer<Run extends Runnable> {
   async #askOnce(source: Source<Run>, free: number, waits: boolean): Promise<void> {
     const { clock, pollMs, waitMs, alarms } = this.#setting;
     const since = clock.now();
-    // a claim ahead is for all slots, which will be free when its time comes
+    // a claim ahead is sized for all slots: they will be free when its runs begin
     const slots = waits ? free : Math.min(this.#setting.working().length, capacityOf(source));
     const number = source.sizes.number(since, Math.max(free, slots));
     const claimant = this.#claimant();
@@ -395,8 +395,8 @@ export class Claimer<Run extends Runnable> {
   }
 
   /**
-   * With a signal, asks until it is answered or the signal aborts; without one, once. Each request has a name: when its answer was lost, the
-   * next one goes under the same name and is answered with what that one claimed.
+   * Sends a request. With a signal, retries until there is an answer or the signal aborts; without one, tries once. When the answer
+   * is lost, the next request repeats the request id and gets the attempts that the lost one claimed.
    */
   async #send(
     { schedule, unanswered }: Source<Run>,
@@ -433,7 +433,7 @@ export class Claimer<Run extends Runnable> {
     }
   }
 
-  /** The slot in whose name is claimed: one that is free, if there is any; one after the other. */
+  /** Picks the slot to claim for, in rotation: a free slot if there is one, else any working slot. */
   #claimant(): string {
     const free = this.#idle.filter(({ busy }) => !busy).map(({ slot }) => slot);
     const slots = free.length > 0 ? free : this.#setting.working();
@@ -483,7 +483,7 @@ export class Claimer<Run extends Runnable> {
     });
   }
 
-  /** A claim of so many units came: deeper when a slot waited for it, less deep when none has waited for a while. */
+  /** Adapts `depth` to a claim of so many units: up when a slot waited for it, down when none has waited for a while. */
   #adaptDepth(source: Source<Run>, units: number): void {
     const { depth } = source;
     const hasWaited = this.#free(source) > 0;
@@ -505,14 +505,14 @@ export class Claimer<Run extends Runnable> {
     }
   }
 
-  /** Null when the work spec is not there any more, or is not for this runtime. Asks until it is answered. */
+  /** Reads a work spec, with retries. Null when it was deleted or is not for this runtime. */
   async #specOf(name: string, { names }: Runtime): Promise<KnownSpec | null> {
     const { specs, outage } = this.#setting;
     for (let tries = 0, fresh = false; ; tries++) {
       try {
         const spec = await specs.get(name, fresh);
         if (spec === null || names.includes(spec.runtime)) return spec;
-        // it was set again since it was read
+        // the cached work spec may be out of date: read it again, once
         if (fresh) return null;
         fresh = true;
       } catch (error) {
@@ -523,7 +523,7 @@ export class Claimer<Run extends Runnable> {
     }
   }
 
-  /** A request must not take work that no slot is free to run: it is ended when there has been no room for a while. */
+  /** Aborts waiting requests when no slot has been free for a while, so that they do not claim work that cannot begin. */
   #watchRoom(): void {
     const { alarms, clock } = this.#setting;
     if (this.#noRoom !== null || !this.#sources.some((source) => this.#isFull(source))) return;

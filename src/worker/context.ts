@@ -1,7 +1,7 @@
 /**
- * What a task gets besides its units. One is made for every unit of a busy worker, and most tasks read little of it: each part is made when it is
- * read. A proxy costs 40 ns here, an object with getters of its own 2 to 5 µs; and `{ ...context }` has every part, which it would
- * not have of a class with getters.
+ * The context argument of a task. A worker creates one for every run, and most tasks read few of its properties, so each property
+ * is computed when it is read. A proxy costs 40 ns here, an object with its own getters 2 to 5 µs. `{ ...context }` copies every
+ * property, which it would not do for a class with getters.
  */
 import type { Run } from "./run.ts";
 import type { BulkContext, TaskContext, UnitContext } from "./task.ts";
@@ -44,7 +44,7 @@ function contextOf<Context extends object>(table: Parts<Context>): (run: Run) =>
     ownKeys: () => keys,
     getOwnPropertyDescriptor: (run, key) =>
       isPart(key) ? { value: table[key](run), enumerable: true, configurable: true } : undefined,
-    // it is read-only, and the run behind it is not for tasks to change
+    // read-only: a task must not change the run behind the proxy
     set: () => false,
     defineProperty: () => false,
     deleteProperty: () => false,

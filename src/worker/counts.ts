@@ -1,19 +1,19 @@
-/** What a worker has done since it was made. */
+/** Counts of a worker since it was created. */
 
 export interface WorkerCounts {
   /** Attempts that were claimed. */
   claimed: number;
   finished: number;
   failed: number;
-  /** Given back by their tasks, to be tried again. */
+  /** Ended to be tried again: after an error or a timeout, or by decision of the task. */
   retried: number;
-  /** Claimed, not begun, and given back untried. */
+  /** Claimed, and released before they began. */
   released: number;
-  /** Left open by a bulk task that returned: they expire. */
+  /** Left unsettled by a bulk task that returned. They will expire. */
   unsettled: number;
-  /** Failed because their time was up. */
+  /** Ended because their lease was about to end. Also counted as retried or failed. */
   timedOut: number;
-  /** Settles that were refused: the unit was taken, ended or deleted in the meantime. */
+  /** Refused settlements and lost units: the unit was taken, ended or deleted in the meantime. */
   refused: number;
   claims: number;
 }

@@ -1,4 +1,4 @@
-/** Tasks with types: what the data of their units is, and what they return. */
+/** Tasks with types for the data of their units and for their results. */
 import { isCoordinateError } from "../core/index.ts";
 import { checkedBy, type SpecDefinition } from "../objects/index.ts";
 import { fail, type Decision } from "./outcome.ts";
@@ -7,7 +7,7 @@ import type { Unit, UnitContext, UnitTask } from "./task.ts";
 /** A task that knows the name it runs under. */
 export type DefinedTask = UnitTask & { readonly taskName: string };
 
-// `void` is what a function returns that returns nothing
+// `void` is the return type of functions that return nothing
 /* eslint-disable @typescript-eslint/no-invalid-void-type */
 export type TypedTask<Data extends object, Result extends object> = (
   unit: TypedUnit<Data, Result>,
@@ -22,15 +22,15 @@ export type TypedUnit<Data extends object, Result extends object> = Pick<
 >;
 
 /**
- * The task of a work spec that `defineSpec` made. Its unit's data and what it returns have the types of the spec. Data that the spec's schema
- * refuses fails the unit, and so does a result: another try would find the same.
+ * Makes a task for a work spec of `defineSpec`. The data of its units and its result have the types of the spec. Data or a result
+ * that the spec's schema rejects fails the unit without a retry, which would end the same way.
  */
 export function defineTask<Data extends object, Result extends object>(
   { name, spec, schemas }: SpecDefinition<Data, Result>,
   work: TypedTask<NoInfer<Data>, NoInfer<Result>>,
 ): DefinedTask {
   const taskName = typeof spec.task === "string" && spec.task !== "" ? spec.task : name;
-  // the coordinator hands over what was stored; the types say what the spec's users store
+  // the types are those that the spec declares; without schemas nothing checks the stored data
   const plain = work as unknown as UnitTask;
   if (schemas.data === undefined && schemas.result === undefined)
     return Object.assign((unit: Unit, context: UnitContext) => plain(unit, context), { taskName });

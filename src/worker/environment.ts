@@ -1,12 +1,12 @@
-/** What a worker tells of where it runs, with every check-in of its process. */
+/** The host and process data that a worker sends with every check-in. */
 import { readFileSync } from "node:fs";
 import { freemem, hostname, networkInterfaces, totalmem } from "node:os";
 
-/** Plain values, as data of a worker has them. */
+/** Plain values: it is stored in the data of the worker. */
 export interface Environment {
   host: string;
   pid: number;
-  /** The first address that others may reach; empty when there is none. */
+  /** The first non-internal address; empty when there is none. */
   ip: string;
   platform: string;
   versions: { coordinate: string; node: string };
@@ -33,7 +33,7 @@ function firstAddress(): string {
 
 let version: string | null = null;
 
-/** The package's own file, two folders up from the sources as from what is built. */
+/** Reads package.json, which is two folders up from both the source and the built file. */
 function packageVersion(): string {
   if (version !== null) return version;
   try {
@@ -41,7 +41,7 @@ function packageVersion(): string {
     const read = JSON.parse(text) as { version?: unknown };
     version = typeof read.version === "string" ? read.version : "";
   } catch {
-    // bundled into one file of somebody's own: not worth a failure
+    // bundled into another file, without package.json: not worth a failure
     version = "";
   }
   return version;

@@ -1,7 +1,7 @@
-/** What a worker emits, by name. Listeners are called in the worker's own turn: keep them quick. */
+/** The events of a worker. Listeners are called synchronously and delay the worker: keep them quick. */
 import { CoordinateError, type AttemptProgress } from "../core/index.ts";
 
-/** One unit. `worker` is the child worker that holds the attempt. */
+/** An event of one unit. `worker` is the child worker that holds the attempt. */
 export interface UnitEvent {
   readonly worker: string;
   readonly workSpec: string;
@@ -11,46 +11,46 @@ export interface UnitEvent {
   readonly number: number;
   /** When the unit was claimed, by the coordinator's clock. */
   readonly claimedAt: number;
-  /** When its task began, by the worker's clock; 0 when it did not. */
+  /** When its task began, by the worker's clock; 0 when it never began. */
   readonly beganAt: number;
 }
 
 export interface UnitEndEvent extends UnitEvent {
-  /** From when the task began until its end was stored. */
+  /** From the start of the task until this event; for the end of a unit, until it was stored. */
   readonly ms: number;
 }
 
 export interface UnitErrorEvent extends UnitEndEvent {
-  /** What the task threw; of a task in another process, an error with its text. Null when the task settled the unit without an error. */
+  /** The error that the task threw; for a task in another process, an error with its text. Null when it settled the unit without one. */
   readonly error: Error | null;
 }
 
 export interface UnitsEvent {
   readonly worker: string;
   readonly workSpec: string;
-  /** Their names. */
+  /** Names of the units. */
   readonly units: readonly string[];
 }
 
 export type WorkerEvents = {
   /** The task of a unit began. */
   began: [UnitEvent];
-  /** The task has said how far it has come. */
+  /** A progress report of the task was stored. */
   progress: [UnitEndEvent & AttemptProgress];
   finished: [UnitEndEvent];
-  /** The unit failed, and is not tried again. */
+  /** The unit failed and is not retried. */
   failed: [UnitErrorEvent];
-  /** The unit is tried again, after `delayMs`, and `triesLeft` times at most; null is unlimited. */
+  /** The unit is retried after `delayMs`, at most `triesLeft` more times; null is unlimited. */
   retried: [UnitErrorEvent & { readonly delayMs: number; readonly triesLeft: number | null }];
-  /** The attempt is no longer this worker's: another has the unit, or it was cancelled, reset or deleted. */
+  /** The worker no longer holds the attempt: another worker has the unit, or it was cancelled, reset or deleted. */
   lost: [UnitEndEvent & { readonly error: Error }];
-  /** A settle was refused, for whatever reason. */
+  /** The coordinator refused a settlement, for any reason. */
   refused: [UnitEndEvent & { readonly action: string; readonly error: Error }];
-  /** A bulk task returned and left units open. They expire. */
+  /** A bulk task returned and left units unsettled. They will expire. */
   unsettled: [UnitsEvent];
-  /** The time of the units was up: they are tried again, or fail. */
+  /** The leases were about to end: the units are retried or fail. */
   timedOut: [UnitsEvent];
-  /** The units were claimed, did not begin, and were given back untried. */
+  /** The units were claimed and released before they began; this does not count as a try. */
   released: [UnitsEvent];
   started: [{ readonly worker: string }];
   stopping: [{ readonly worker: string }];
@@ -73,10 +73,10 @@ const known: Readonly<Record<keyof WorkerEvents, true>> = {
   stopped: true,
 };
 
-/** What Node.js itself listens to on any emitter. */
+/** Events that every Node.js emitter has. */
 const everywhere: readonly (string | symbol)[] = ["error", "newListener", "removeListener"];
 
-/** Whoever listens for an event that a worker does not have would wait for ever without a word. */
+/** Throws for an unknown event name: a listener for it would never be called. */
 export function checkEvent(event: string | symbol): void {
   if (typeof event === "symbol" || Object.hasOwn(known, event) || everywhere.includes(event)) return;
   const names = Object.keys(known).join(", ");

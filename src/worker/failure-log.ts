@@ -1,5 +1,5 @@
 /**
- * One line for each unit that fails, as long as that is readable: at most `maxLines` a second. What was left out is counted, and the count is
+ * Logs one line for each failed attempt, at most `maxLines` a second so that the log stays readable. The number of lines left out is
  * logged at the end of the second.
  */
 import type { Clock } from "../core/index.ts";
@@ -15,11 +15,11 @@ export interface Failure {
   readonly unit: string;
   /** The number of the attempt. */
   readonly attempt: number;
-  /** The first line of what went wrong. */
+  /** The first line of the error. */
   readonly error: string;
-  /** When it is tried again; null when it is not. */
+  /** The delay of the retry; null when there is none. */
   readonly retryInMs: number | null;
-  /** How many more attempts there may be; null is unlimited. */
+  /** The most attempts that may follow; null is unlimited. */
   readonly attemptsLeft: number | null;
 }
 
@@ -51,7 +51,7 @@ export class FailureLog {
     if (this.#leftOut++ === 0) this.#alarms.at(this.#since + perMs, () => this.flush());
   }
 
-  /** Says how many lines were left out. */
+  /** Logs how many lines were left out. */
   flush(): void {
     if (this.#leftOut === 0) return;
     this.#log.warn({ count: this.#leftOut }, `${this.#leftOut} more work units failed and were not logged`);

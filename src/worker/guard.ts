@@ -1,7 +1,6 @@
 /**
- * Promises of tasks that reject and that nobody waits for. Node ends the process for one; a worker that holds a hundred
- * other units must not end for it. While a worker runs they are logged instead. Whoever else
- * listens for them in the program is told as well.
+ * Logs unhandled promise rejections while a worker runs. By default Node ends the process on one, which would take down all other
+ * units of the worker. Other `unhandledRejection` listeners of the program are still called.
  */
 import type { Logger } from "./log.ts";
 
@@ -14,9 +13,9 @@ function report(reason: unknown): void {
   }
 }
 
-/** From now until the returned function is called. */
+/** Guards until the returned function is called. */
 export function guardRejections(log: Logger): () => void {
-  // a set, and a logger of its own for each caller: two workers may share theirs
+  // two workers may share a logger: a child logger gives each its own entry in the set
   const own = log.child({});
   if (logs.size === 0) process.on("unhandledRejection", report);
   logs.add(own);

@@ -1,6 +1,6 @@
 /**
- * The worker records of a process: one for the process, and below it one for each slot. Checked in together, in one
- * request, and the answer tells what each of them should do.
+ * The worker records of a process: one for the process and, as its children, one for each slot. They check in together in one
+ * request; the answer has the desired state of each.
  */
 import {
   encodeData,
@@ -22,12 +22,12 @@ export interface HeartbeatSetting {
   readonly parent: string | null;
   readonly slots: readonly string[];
   readonly everyMs: number;
-  /** Told besides; read for every check-in. */
+  /** More data for the record of the process; called for every check-in. */
   readonly environment: () => object;
   readonly clock: Clock;
   readonly outage: Outage;
   readonly serverTime: ServerTime;
-  /** What the process says it does, and each slot. */
+  /** The mode that the process or a slot reports. */
   readonly modeOf: (worker: string) => string;
   readonly onDesired: (worker: string, desired: DesiredState) => void;
 }
@@ -40,8 +40,8 @@ export class Heartbeat {
   }
 
   /**
-   * Says who is there. Asks until it is answered; rejects only with a refusal, which would be the same the next time. A
-   * `terminate` that was meant for an earlier process of the same name is cleared.
+   * The first check-in. Retries until it is answered; rejects only when it is refused, which a retry would not change. Clears a
+   * `terminate` that was meant for an earlier process of the same name.
    */
   async begin(signal: AbortSignal): Promise<void> {
     const { outage, verbs, ns } = this.#setting;
@@ -63,7 +63,7 @@ export class Heartbeat {
     }
   }
 
-  /** Checks in until the signal aborts. What fails is said again the next time. Never rejects. */
+  /** Checks in regularly until the signal aborts. A check-in that fails is not retried: the next one follows. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, everyMs, outage } = this.#setting;
     for (;;) {
@@ -77,7 +77,7 @@ export class Heartbeat {
     }
   }
 
-  /** Says that they have stopped. Rejects when that could not be stored. */
+  /** Marks all records as stopped. Rejects when that could not be stored. */
   async end(): Promise<void> {
     const { verbs, ns, name, slots } = this.#setting;
     await verbs.updateWorkers(
@@ -114,7 +114,7 @@ export class Heartbeat {
   }
 }
 
-/** A wire's answer that the token is missing or wrong, or not for this: to start a worker is when a person looks. */
+/** Whether the token is missing, wrong or lacks the permission. Not retried: an operator who starts a worker should see this error. */
 function isForbidden(error: unknown): boolean {
   return error instanceof Error && "status" in error && (error.status === 401 || error.status === 403);
 }

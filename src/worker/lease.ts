@@ -1,17 +1,14 @@
-/**
- * When a lease ends, seen from the one who works: the points at which a task is told, and at which it is given up.
- * Pure: times in, times out.
- */
+/** The times at which a worker signals a task, gives it up and renews its lease, before the lease ends. Reads no clock. */
 
-/** A task is told to come to an end this long before its lease ends; of a short lease, half is left to it. */
+/** A task is asked to end this long before its lease ends, but not before half of the lease has passed. */
 export const signalLeadMs = 30_000;
-/** It is given up this long before the end; of a short lease, in the last quarter. Leaves time to write that down. */
+/** A task is given up this long before its lease ends, or in the last quarter of a short lease. This leaves time to store the error. */
 export const giveUpLeadMs = 15_000;
 
 export interface Lease {
-  /** In the time of this process's clock. */
+  /** By the clock of this process. */
   readonly expiration: number;
-  /** How long it is, from the claim or the last renew. */
+  /** Its length, from the claim or the last renew. */
   readonly lifetimeMs: number;
 }
 
@@ -21,27 +18,27 @@ export const signalTime = ({ expiration, lifetimeMs }: Lease): number =>
 export const giveUpTime = ({ expiration, lifetimeMs }: Lease): number =>
   expiration - Math.min(giveUpLeadMs, lifetimeMs / 4);
 
-/** Where leases are renewed by themselves: early enough for a second try before the task would be told. */
+/** When to renew automatically: early enough for a second try before the task would be signalled. */
 export const renewTime = ({ expiration, lifetimeMs }: Lease): number => expiration - (lifetimeMs * 2) / 3;
 
 /**
- * The coordinator's clock, as far as this process can tell. Leases are given in its time, and the two may differ by
- * minutes. Every answer that tells its time was made before it was received, so the largest difference seen is the
- * nearest to the truth; it is taken over the last answers, because clocks drift.
+ * An estimate of the coordinator's clock. Leases are in the coordinator's time, which may differ from local time by minutes. Every
+ * answer was sent before it was received, so the largest difference seen is the most accurate; only the last answers count, because
+ * clocks drift.
  */
 export class ServerTime {
   readonly #differences: number[] = [];
   #at = 0;
   #offset = 0;
 
-  /** The coordinator said that it is `server`, in an answer received at `local`. */
+  /** Records the coordinator's time `server` from an answer received at `local`. */
   sample(server: number, local: number): void {
     this.#differences[this.#at] = server - local;
     this.#at = (this.#at + 1) % samples;
     this.#offset = Math.max(...this.#differences);
   }
 
-  /** A time of the coordinator in that of this process. */
+  /** Converts a coordinator time to local time. */
   toLocal(server: number): number {
     return server - this.#offset;
   }

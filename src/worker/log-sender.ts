@@ -1,5 +1,5 @@
 /**
- * Sends what tasks write within a second, for all attempts of a worker in one call. A settle or renew that goes before that carries
+ * Sends log lines of tasks once a second, in one call for all attempts of a worker. A settlement or renew that is sent earlier carries
  * the lines itself.
  */
 import { isRefusal, type AttemptLinesOf, type Clock, type Coordinate } from "../core/index.ts";
@@ -8,7 +8,7 @@ import type { Alarms } from "./alarms.ts";
 import type { Logger } from "./log.ts";
 
 const sendEveryMs = 1000;
-/** Attempts in one call; each has 64 KiB at most. */
+/** Most attempts in one call. Each has at most 64 KiB of lines. */
 const attemptsAtOnce = 50;
 
 export interface LogSenderSetting {
@@ -28,7 +28,7 @@ export class LogSender {
     this.#setting = setting;
   }
 
-  /** The task of this attempt wrote something. */
+  /** Called when the task of this attempt wrote a line. */
   wrote(attempt: Attempt): void {
     this.#waiting.add(attempt);
     if (this.#scheduled) return;
@@ -43,7 +43,7 @@ export class LogSender {
     });
   }
 
-  /** What cannot be sent now is kept, and sent with what comes next. Never rejects. */
+  /** After a failure, keeps the lines for the next call; after a refusal, only logs a warning. Never rejects. */
   async #send(): Promise<void> {
     const { verbs, ns, log } = this.#setting;
     const some = [...this.#waiting].slice(0, attemptsAtOnce);

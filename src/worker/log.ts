@@ -1,4 +1,4 @@
-/** Where a worker and its tasks write what a person should read. A pino logger is one as it is. */
+/** Loggers of workers and tasks. A pino logger fits the interface. */
 import { inspect } from "node:util";
 import type { Clock } from "../core/index.ts";
 import type { Attempt } from "../objects/index.ts";
@@ -13,19 +13,18 @@ export interface Logger {
   readonly info: Log;
   readonly warn: Log;
   readonly error: Log;
-  /** The same with these details on every line. */
+  /** Returns a logger that adds these details to every line. */
   child(details: object): Logger;
 }
 
-/** Warnings and errors to stderr, one line each; the rest is not written. What a worker uses when it is given no logger. */
+/** The default logger of a worker: writes warnings and errors to stderr, one line each, and nothing else. */
 export const stderrLogger: Logger = linesLogger((line) => void process.stderr.write(line), ["warn", "error"]);
 
-/** Nothing is written. */
 export const silentLogger: Logger = linesLogger(() => undefined, []);
 
 type Level = "debug" | "info" | "warn" | "error";
 
-/** One line a call: level, message, and the details as JSON. */
+/** Writes one line per call: level, message, and the details as JSON. */
 export function linesLogger(
   write: (line: string) => void,
   levels: readonly Level[] = ["debug", "info", "warn", "error"],
@@ -48,10 +47,10 @@ export function linesLogger(
   };
 }
 
-/** The log of one unit: called like a function it writes with the level `info`. */
+/** The log of one unit. Called as a function, it writes at level `info`. */
 export type TaskLog = Logger & Log;
 
-/** A log that writes to another, and hands every line but those for debugging to `keep`. */
+/** Returns a log that writes to `base` and passes every line except debug lines to `keep`. */
 export function taskLog(
   base: Logger,
   keep: (level: Level, text: string, details: object) => void,
@@ -75,7 +74,7 @@ export function taskLog(
   });
 }
 
-/** A log whose lines are kept with the attempt as well. */
+/** Returns a log whose lines are also stored with the attempt. */
 export const attemptLog = (base: Logger, attempt: Attempt, clock: Clock): TaskLog =>
   taskLog(base, (level, text, details) =>
     attempt.log(Object.keys(details).length === 0 ? text : `${text} ${show(details)}`, {
@@ -84,7 +83,7 @@ export const attemptLog = (base: Logger, attempt: Attempt, clock: Clock): TaskLo
     }),
   );
 
-/** Of an error, its message; what cannot be JSON must not make logging fail. */
+/** Errors become their message. Details that JSON cannot encode must not make logging fail. */
 function show(details: object): string {
   try {
     return JSON.stringify(details, (_key, value: unknown) =>

@@ -1,4 +1,4 @@
-/** What a worker may be told, with the defaults in one table. All of it is checked when the worker is made. */
+/** The options of a worker and their defaults. They are checked when the worker is created. */
 import { hostname } from "node:os";
 import {
   checkOptions,
@@ -18,53 +18,53 @@ import { isTask, type Task } from "./task.ts";
 
 export interface WorkerOptions {
   /**
-   * Functions of this process, by the name of the task or of the work spec, or by a pattern of names (`"resize-*"`, `"*"`). The worker asks only for
-   * work specs that have one of these tasks. Tasks that `defineTask` made may be given as a list.
+   * Functions of this process, by the name of the task or of the work spec, or by a pattern of names (`"resize-*"`, `"*"`). The worker
+   * claims only units of work specs that have one of these tasks. Tasks of `defineTask` may be given as a list.
    */
   tasks?: Tasks | readonly DefinedTask[];
-  /** The values of the `runtime` key for which `tasks` are; ["", "node"]. "" stands for work specs without one. */
+  /** The values of the `runtime` key that `tasks` serve; ["", "node"] by default. "" stands for work specs without the key. */
   taskRuntimes?: readonly string[];
-  /** Other ways to run work. Of several with one name the first that has the task runs it; `tasks` come first. */
+  /** Other runtimes. Of several with one name, the first that has the task runs it; `tasks` come first. */
   runtimes?: readonly Runtime[];
 
-  /** Unique among running workers; made of the host, the process id and chance when absent. */
+  /** Unique among running workers; by default made of the host, the process id and a random part. */
   name?: string;
   /** The worker that manages this one, if any. */
   parent?: string;
-  /** Units at once: the number of slots, each a child worker; 10. A call of a bulk task counts as one. */
+  /** How many units run at once: the number of slots, each a child worker; 10 by default. A call of a bulk task takes one slot. */
   concurrency?: number;
-  /** Attempts of one claim at most; 1,000. Claims adapt to how long tasks take, and a work spec's `max_getwork` may make them smaller. */
+  /** Most attempts in one claim; 1,000 by default. Claims adapt to how long tasks take; a work spec's `max_getwork` limits them too. */
   maxAttempts?: number;
-  /** The lease that is asked for; 15 minutes. */
+  /** The lease time of claims; 15 minutes by default. */
   lifetimeMs?: number;
-  /** Leases are renewed by themselves until a task has run this long; 0, never. */
+  /** The worker renews leases automatically until a task has run this long; 0 by default: never. */
   renewForMs?: number;
-  /** Only these work specs. */
+  /** Claims only units of these work specs. */
   workSpecs?: readonly string[];
-  /** Not work specs that need more memory. */
+  /** Claims no units of work specs that need more memory. */
   availableGb?: number;
-  /** What work specs may require: `gpu`, `zone=eu`, `version=2.3.1`. */
+  /** Labels of this worker, which work specs may require: `gpu`, `zone=eu`, `version=2.3.1`. */
   labels?: readonly string[];
-  /** Whether the next claim may be made while a short one runs; true. */
+  /** Whether the next claim may be requested while a short one runs; true by default. */
   ahead?: boolean;
-  /** What was claimed and has not begun within this time is given back untried; 800 ms. Claims are as large as can begin well before. */
+  /** Claimed units that have not begun after this time are released; 800 ms by default. Claims are sized to begin well before. */
   holdMs?: number;
-  /** What ends while more is ready to run is stored together with what ends within this time; 0: it is not waited for. */
+  /** While more runs are about to end, a settlement waits up to this long to be sent with others; 0 by default: it does not wait. */
   gatherMs?: number;
 
-  /** How long one request waits at the coordinator for work to come; 30 s. */
+  /** How long one request waits at the coordinator for work; 30 s by default. */
   waitMs?: number;
-  /** The least time between requests that find nothing, where the coordinator cannot wait; a second. */
+  /** Poll interval where the coordinator does not support waiting for work; 1 s by default. */
   pollMs?: number;
-  /** Between check-ins, which also tell what the worker should do; 15 s. */
+  /** Interval of check-ins, whose answers have the worker's desired state; 15 s by default. */
   heartbeatMs?: number;
-  /** After `stop()`, tasks may go on this long before their signal is aborted; 10 s. */
+  /** After `stop()`, tasks may run this long before their signal is aborted; 10 s by default. */
   graceMs?: number;
 
   log?: Logger;
-  /** Told with every check-in, besides what is told of host and process. */
+  /** More data to send with every check-in, besides that of host and process. */
   environment?: object;
-  /** Promises that reject in a task and that nobody waits for: "log" them, or "leave" them, which ends the process. "log" */
+  /** Unhandled rejections in tasks: "log" logs them (default); "leave" leaves them to Node, which ends the process. */
   unhandledRejections?: "log" | "leave";
   clock?: Clock;
   random?: Random;
@@ -95,7 +95,7 @@ export interface WorkerSettings {
   random: Random;
 }
 
-/** Most tasks wait for something: a mail server, a database, a disk. */
+/** More than one, because most tasks wait for I/O: a mail server, a database, a disk. */
 export const defaultConcurrency = 10;
 
 const known = [
@@ -132,9 +132,9 @@ function readLabels(labels: readonly string[]): readonly string[] {
   return [...labels];
 }
 
-/** Throws `bad_argument`, naming the option. */
+/** Throws `bad_argument` with the name of the option. */
 export function readOptions(options: WorkerOptions): WorkerSettings {
-  // a caller without types may hand over anything
+  // a JavaScript caller may pass anything
   if (typeof options !== "object" || (options as object | null) === null)
     throw bad("options", `expected an object such as { tasks: { … } }, got ${describeValue(options)}`);
   checkOptions("a worker", options, known);

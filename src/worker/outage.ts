@@ -1,6 +1,6 @@
 /**
- * Outages that pass: a daemon restarts, a database fails over. A call that failed is repeated after a growing pause, with chance
- * in it so that a thousand workers do not come back at the same instant. An outage is logged when it begins and when it is over.
+ * Temporary outages: a daemon restarts, a database fails over. Failed calls are retried with exponential backoff and jitter, so that
+ * a thousand workers do not reconnect at the same instant. An outage is logged when it begins and when it is over.
  */
 import { backOffMs, type Clock, type Random } from "../core/index.ts";
 import type { Logger } from "./log.ts";
@@ -14,7 +14,7 @@ export class Outage {
   readonly #log: Logger;
   #since: number | null = null;
   #begun = 0;
-  /** Calls up to this one began before the last failure. */
+  /** The number of the last call that began before the latest failure. */
   #begunBefore = 0;
 
   constructor(clock: Clock, random: Random, log: Logger) {
@@ -23,19 +23,19 @@ export class Outage {
     this.#log = log;
   }
 
-  /** A call begins. Answers its number, for `answered`. */
+  /** Call it before a call. Returns the call's number, for `answered`. */
   began(): number {
     return ++this.#begun;
   }
 
-  /** A call was answered. One that began before the last failure says nothing about how things are now. */
+  /** Call it when a call was answered. Ends the outage, unless the call began before the latest failure. */
   answered(call: number): void {
     if (this.#since === null || call <= this.#begunBefore) return;
     this.#log.info({ forMs: this.#clock.now() - this.#since }, "the coordinator answers again");
     this.#since = null;
   }
 
-  /** A call was not answered. */
+  /** Call it when a call failed. */
   failed(what: string, error: unknown): void {
     this.#begunBefore = this.#begun;
     if (this.#since !== null) return;
@@ -43,7 +43,7 @@ export class Outage {
     this.#log.warn({ what, err: error }, "the coordinator does not answer; it is asked again until it does");
   }
 
-  /** Waits before the next try; `tries` were made before the one that failed. Ends at once when the signal aborts. */
+  /** Waits before the next try; `tries` is the number of tries before the failed one. Resolves at once when the signal aborts. */
   async pause(tries: number, signal?: AbortSignal): Promise<void> {
     const max = backOffMs(tries, firstPauseMs, longestPauseMs);
     await this.#clock.waitUntil(this.#clock.now() + max * (0.5 + this.#random() / 2), signal);

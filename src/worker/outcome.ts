@@ -1,10 +1,10 @@
-/** What becomes of an attempt when its task returns or throws. */
+/** Settles an attempt when its task returns or throws. */
 import { CoordinateError } from "../core/index.ts";
 import type { Attempt } from "../objects/index.ts";
 import { traceback } from "./traceback.ts";
 import { whyUnstorable } from "./unstorable.ts";
 
-/** Thrown by a task to decide what becomes of its unit. Made by `retry`, `snooze` and `fail`. */
+/** Thrown by a task to decide the outcome of its unit. Made by `retry`, `snooze` and `fail`. */
 export abstract class Decision extends Error {}
 
 export class Retry extends Decision {
@@ -34,19 +34,19 @@ export class Fail extends Decision {
 }
 
 /**
- * `throw retry(5000)`: the unit is tried again after this many milliseconds, and the attempt counts as a try. `data` is kept with this attempt;
- * the next one begins with the unit's own. Thrown out of a bulk task, it holds for all attempts that are still pending.
+ * `throw retry(5000)`: the unit is tried again after this many milliseconds, and the attempt counts as a try. `data` is stored with
+ * this attempt; the next attempt starts with the unit's data. Thrown by a bulk task, it applies to all pending attempts.
  */
 export function retry(afterMs = 0, data?: object): Retry {
   return new Retry(checkedDelay("retry", afterMs), data);
 }
 
-/** `throw snooze(60_000)`: not now. The unit runs again after this many milliseconds, and the attempt does not count as a try. */
+/** `throw snooze(60_000)`: the unit runs again after this many milliseconds, and the attempt does not count as a try. */
 export function snooze(afterMs: number): Snooze {
   return new Snooze(checkedDelay("snooze", afterMs));
 }
 
-/** `throw fail("no such customer")`: the unit fails with this reason, and is not tried again whatever its work spec says. */
+/** `throw fail("no such customer")`: the unit fails with this reason and is not retried, whatever the retry policy says. */
 export function fail(reason: string): Fail {
   return new Fail(reason);
 }
@@ -60,8 +60,8 @@ function checkedDelay(what: string, afterMs: number): number {
 }
 
 /**
- * Settles an attempt whose task threw. The one place that decides what a throw means: a `Decision` is carried out; with any other error the
- * retry policy of the unit says what follows, and its stack is the `traceback`.
+ * Settles an attempt whose task threw. A `Decision` is carried out; for any other error the retry policy of the unit decides, and
+ * the stack becomes the `traceback`.
  */
 export function settleThrown(attempt: Attempt, thrown: unknown): Promise<unknown> {
   if (isDecision(thrown, "Retry"))
@@ -80,7 +80,7 @@ interface Decisions {
   Fail: Fail;
 }
 
-/** By its shape: a file of tasks may use another copy of this package. */
+/** Checks the shape, because a file of tasks may use another copy of this package. */
 export function isDecision<Name extends keyof Decisions>(
   thrown: unknown,
   name: Name,
@@ -90,8 +90,8 @@ export function isDecision<Name extends keyof Decisions>(
 }
 
 /**
- * Settles an attempt whose task returned. An error that is returned counts as thrown: `return retry(5000)` is what others write. A result that
- * cannot be stored is an error of the task, and fails the unit.
+ * Settles an attempt whose task returned. A returned error counts as thrown: users may write `return retry(5000)`. A result that
+ * cannot be stored is an error of the task and fails the unit.
  */
 export async function settleReturned(attempt: Attempt, value: unknown): Promise<void> {
   if (value instanceof Error) return settleEach([attempt], () => settleThrown(attempt, value));
@@ -104,12 +104,12 @@ export async function settleReturned(attempt: Attempt, value: unknown): Promise<
     }
   } catch (error) {
     const reason = whyUnstorable(error);
-    // any other refusal was reported by the worker
+    // the worker has reported any other refusal
     if (reason !== null) await settleEach([attempt], () => attempt.failWith(reason));
   }
 }
 
-/** Settles each in this way. Data that cannot take a traceback as well must not keep an attempt from failing. */
+/** Settles each attempt with `how`. When that fails, as with data too large for a traceback, fails the attempt without one. */
 export async function settleEach(
   attempts: readonly Attempt[],
   how: (attempt: Attempt) => Promise<unknown>,
@@ -118,7 +118,7 @@ export async function settleEach(
     attempts.map((attempt) =>
       how(attempt)
         .catch(() => (attempt.status === "pending" ? attempt.fail() : undefined))
-        // a refusal was reported when it came
+        // the worker has reported the refusal
         .catch(() => undefined),
     ),
   );

@@ -1,4 +1,4 @@
-/** Tells what becomes of units: counts, events for those who listen, and a log line for each failure. */
+/** Reports the outcome of units: counts, events and a log line for each failure. */
 import {
   CoordinateError,
   decodeData,
@@ -22,7 +22,7 @@ export interface ReportsSetting {
   readonly clock: Clock;
   readonly alarms: Alarms;
   readonly log: Logger;
-  /** Whether anybody listens. */
+  /** Whether the event has a listener. */
   readonly hears: (event: keyof WorkerEvents) => boolean;
   readonly emit: <Name extends keyof WorkerEvents>(event: Name, ...args: WorkerEvents[Name]) => void;
 }
@@ -36,7 +36,7 @@ export class Reports {
     this.#failures = new FailureLog(setting.log, setting.clock, setting.alarms);
   }
 
-  /** Nothing more is going to happen. */
+  /** Flushes the failure log when the worker has stopped. */
   close(): void {
     this.#failures.flush();
   }
@@ -46,7 +46,7 @@ export class Reports {
     if (hears("began")) emit("began", unitEvent(name, attempt, beganAt));
   }
 
-  /** A change of an attempt was answered. */
+  /** Called when a change of an attempt was answered. */
   settled(claim: Claim, change: AttemptChange, answer: AttemptChanged, run: Run): void {
     const { error, changed } = answer;
     if (error === null && !changed) return;
@@ -75,12 +75,12 @@ export class Reports {
         left: triesLeft(claim, told),
       };
       if (hears("retried")) emit("retried", { ...told, error: cause, delayMs, triesLeft: left });
-      // a unit that its task gives back without an error has not failed
+      // a retry without an error is not a failure
       if (cause !== null) this.#logFailure(told, cause, delayMs, left);
     }
   }
 
-  /** Somebody else has ended the unit while its task ran. */
+  /** Called when another client has ended the unit while its task ran. */
   lost(claim: Claim, { id }: Attempt, run: Run, error: Error): void {
     const { counts, emit, log } = this.#setting;
     const told = this.#ended(claim, id, run);
@@ -117,7 +117,7 @@ export class Reports {
     return { ...unitEvent(workSpec.name, attempt, beganAt), ms };
   }
 
-  /** A task threw when all its attempts had been settled. */
+  /** Called when a task threw after all its attempts had been settled. */
   threwLate({ worker, workSpec }: Claim, error: unknown): void {
     this.#setting.log.warn(
       { worker, workSpec: workSpec.name, err: error },
@@ -162,12 +162,12 @@ const unitEvent = (workSpec: string, attempt: Attempt, beganAt: number): UnitEve
   beganAt,
 });
 
-/** Of a unit that its task gives back; null is unlimited. */
+/** The tries left after a `retry` by the task, by the limit of the work spec; null is unlimited. */
 function triesLeft({ workSpec: { tryLimit } }: Claim, { number }: UnitEvent): number | null {
   return tryLimit === 0 ? null : Math.max(0, tryLimit - number);
 }
 
-/** What the task threw, else the `traceback` that is stored with the change; null when there is neither. */
+/** The error that the task threw, else an error made of the stored `traceback`; null when there is neither. */
 function errorOf({ data, action, error }: AttemptChange, { thrown }: Run): Error | null {
   const text = error ?? (data === null || data === undefined ? undefined : decodeData(data).traceback);
   if (typeof text === "string") {

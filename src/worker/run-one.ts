@@ -1,6 +1,6 @@
 /**
- * A worker that fetches once, or until a limit, and ends. It is an ordinary worker over a coordinator that hands out
- * no more than that: what it runs, and how it settles it, is as ever.
+ * A worker that claims once, or until a limit, and stops. It is an ordinary worker over a wrapped coordinator that limits the
+ * claims; units run and are settled as usual.
  */
 import type { AttemptRequest, AttemptRow, Clock, Coordinate } from "../core/index.ts";
 import { systemClock } from "../core/index.ts";
@@ -9,7 +9,7 @@ import type { WorkerOptions } from "./options.ts";
 import { Worker } from "./worker.ts";
 
 export interface RunOneLimits {
-  /** Fetches that found work; with neither limit there is one fetch. */
+  /** The most fetches that find work. With neither limit there is one fetch. */
   readonly count?: number;
   /** No fetch after this long. */
   readonly ms?: number;
@@ -49,7 +49,7 @@ class Fetches {
     this.#began = clock.now();
   }
 
-  /** The same coordinator, asked for work without waiting, and only as often as the limits allow. */
+  /** Wraps the coordinator: requests for work do not wait and stop at the limits. */
   limit(verbs: Coordinate): Coordinate {
     const request = (ns: string, asked: AttemptRequest): Promise<AttemptRow[]> =>
       this.#request(verbs, ns, asked);

@@ -1,4 +1,4 @@
-/** One call of a task: of a plain function for one unit, or of a bulk task for all units of its claim. */
+/** One call of a task: a plain function with one unit, or a bulk task with all units of its claim. */
 import type { Attempt } from "../objects/index.ts";
 import type { Claim } from "./claim.ts";
 import { bulkContext, unitContext } from "./context.ts";
@@ -11,11 +11,11 @@ export class Run {
   readonly claim: Claim;
   readonly attempts: readonly Attempt[];
   readonly #task: Task;
-  /** By the worker's clock; 0 until it begins. */
+  /** Start time by the worker's clock; 0 until the run starts. */
   beganAt = 0;
-  /** What the task threw, for the events of its units. */
+  /** The error that the task threw, for the events of its units. */
   thrown: unknown = undefined;
-  /** Settles of its attempts that were not answered yet. */
+  /** Number of settlements of its attempts that are not answered yet. */
   #underWay = 0;
   #allDone: () => void = nothing;
   #log: TaskLog | null = null;
@@ -23,7 +23,7 @@ export class Run {
   #expired: AbortController | null = null;
   #signalled: Stop | null = null;
   #over: Stop | null = null;
-  /** Called when its attempts are given up, whatever the task goes on to do. */
+  /** Called when its attempts are given up. The task may still be running then. */
   onGone: () => void = nothing;
 
   constructor(claim: Claim, attempts: readonly Attempt[], task: Task) {
@@ -32,7 +32,10 @@ export class Run {
     this.#task = task;
   }
 
-  /** Calls the task and settles what it leaves. Resolves when a slot is free again; undefined is at once. Never rejects. */
+  /**
+   * Calls the task and settles the attempts that it left open. Resolves when the slot is free again; returns undefined when it is
+   * free already. Never rejects.
+   */
   start(): Promise<void> | undefined {
     this.beganAt = this.claim.context.clock.now();
     this.claim.began(this);
@@ -48,19 +51,19 @@ export class Run {
     return this.#signalled !== null;
   }
 
-  /** Its attempts were given up, and the task has not returned. */
+  /** Whether its attempts were given up. The task may still be running. */
   get isGone(): boolean {
     return this.#over !== null;
   }
 
-  /** Tells the task to come to an end. */
+  /** Asks the task to end: aborts `signal`. */
   signal(reason: Stop): void {
     if (this.#signalled !== null) return;
     this.#signalled = reason;
     this.#signal?.abort(reason);
   }
 
-  /** Tells the task that its attempts are no longer its own. */
+  /** Tells the task that it no longer holds its attempts: aborts `signal` and `expired`. */
   end(reason: Stop): void {
     this.signal(reason);
     this.#over ??= reason;
@@ -68,7 +71,7 @@ export class Run {
     this.onGone();
   }
 
-  /** As `end`, and what is open is given back at once for others to try. */
+  /** Like `end`, and expires the open attempts at once so that other workers can claim the units. */
   async abandon(reason: Stop): Promise<void> {
     const open = this.claim.undecided(this);
     this.end(reason);
@@ -76,7 +79,7 @@ export class Run {
     await this.#settled();
   }
 
-  /** Settles of its attempts were requested or answered. */
+  /** Counts settlements of its attempts: 1 when one is requested, -1 when it is answered. */
   settling(by: 1 | -1): void {
     this.#underWay += by;
     if (this.#underWay === 0) this.#allDone();
@@ -88,7 +91,7 @@ export class Run {
 
   // ---- a plain function
 
-  /** A result is stored while the slot runs the next unit. */
+  /** Does not wait until the result is stored: the slot runs the next unit meanwhile. */
   #runUnit(work: UnitTask): Promise<void> | undefined {
     const attempt = this.attempts[0]!;
     let result: ReturnType<UnitTask>;
@@ -118,7 +121,7 @@ export class Run {
   #threw(error: unknown): void {
     this.thrown = error;
     const open = this.claim.undecided(this);
-    // a task that was told to end may well end by throwing
+    // a task whose attempts were given up may end by throwing: nothing to report
     if (open.length === 0 && this.#over === null) this.claim.context.reports.threwLate(this.claim, error);
     else void settleEach(open, (attempt) => settleThrown(attempt, error));
   }
@@ -142,19 +145,19 @@ export class Run {
     claim.forget(this);
   }
 
-  // ---- what the task gets
+  // ---- properties of the task's context
 
-  /** Of a plain function: its lines are kept with the attempt. */
+  /** For a plain function. Its lines are stored with the attempt. */
   get log(): TaskLog {
     return (this.#log ??= attemptLog(this.claim.log, this.attempts[0]!, this.claim.context.clock));
   }
 
-  /** Aborted when the task is told to come to an end. */
+  /** Aborted when the task is asked to end. */
   get ending(): AbortSignal {
     return (this.#signal ??= aborted(this.#signalled)).signal;
   }
 
-  /** Aborted when its attempts are no longer its own. */
+  /** Aborted when the task no longer holds its attempts. */
   get gone(): AbortSignal {
     return (this.#expired ??= aborted(this.#over)).signal;
   }
@@ -162,14 +165,14 @@ export class Run {
 
 const nothing = (): void => undefined;
 
-/** A controller that is aborted already, when there is a reason. */
+/** Returns a controller, aborted already when there is a reason. */
 function aborted(reason: Stop | null): AbortController {
   const controller = new AbortController();
   if (reason !== null) controller.abort(reason);
   return controller;
 }
 
-/** Query builders and other libraries return objects that are promises by their shape alone. */
+/** Accepts any object with a `then` method: query builders and other libraries return such objects instead of promises. */
 const isThenable = (value: unknown): value is PromiseLike<unknown> =>
   value instanceof Promise ||
   (typeof value === "object" && value !== null && "then" in value && typeof value.then === "function");

@@ -1,4 +1,4 @@
-/** A worker as a program: the runtimes that were asked for, and the signals of the process. The command line is a thin cover of it. */
+/** Runs a worker as a program: opens the chosen runtimes and handles the signals of the process. Used by the command line. */
 import { availableParallelism } from "node:os";
 import { CoordinateError } from "../core/index.ts";
 import type { Namespace } from "../objects/index.ts";
@@ -17,29 +17,29 @@ export type RuntimeName = (typeof runtimeNames)[number];
 export interface RuntimeChoice {
   /** A file of tasks for `node`. */
   readonly tasks?: string;
-  /** The values of the `runtime` key for which the tasks are. */
+  /** The values of the `runtime` key that the tasks serve. */
   readonly taskRuntimes?: readonly string[];
   readonly runtimes: readonly RuntimeName[];
-  /** Children of each runtime; one for each core when absent. 0 runs the tasks of `node` in this process. */
+  /** Child processes of each runtime; one for each core when absent. 0 runs the tasks of `node` in this process. */
   readonly processes?: number;
-  /** Units at once of `node`, of tasks that are plain functions; shared out among the children. 10 in each child when absent. */
+  /** How many units of plain functions `node` runs at once, divided among the children; 10 in each child when absent. */
   readonly concurrency?: number;
-  /** Attempts of a claim. A Python job or a command is claimed by itself when absent: the lease is for one. */
+  /** Most attempts in one claim. When absent, Python jobs and commands are claimed one at a time: the lease is for one. */
   readonly maxAttempts?: number;
-  /** The interpreter. */
+  /** The Python interpreter. */
   readonly python?: string;
-  /** Bytes of memory for a child; more kills it. */
+  /** Memory limit of a child in bytes. A child that uses more is killed. */
   readonly memoryLimit?: number;
   /** A child is replaced when it is older than this. */
   readonly childLifetimeMs?: number;
-  /** Python: children are ended this long before their lease is, where that is earlier than the worker's own rule. */
+  /** Python: children are stopped this long before their lease ends, if that is earlier than the worker's own rule. */
   readonly stopEarlyMs?: number;
-  /** The lease that `work_unit.update()` asks for. */
+  /** The lease time that `work_unit.update()` asks for. */
   readonly lifetimeMs?: number;
   readonly log?: Logger;
 }
 
-/** All of them, or none: when one cannot be opened the others are closed, and its error is thrown. */
+/** Opens all runtimes or none: when one cannot be opened, closes the others and throws its error. */
 export async function openRuntimes(choice: RuntimeChoice): Promise<Runtime[]> {
   if (choice.runtimes.length === 0) throw new CoordinateError("bad_argument", "runtimes: none was asked for");
   const opened: Runtime[] = [];
@@ -89,7 +89,7 @@ async function openRuntime(name: RuntimeName, choice: RuntimeChoice): Promise<Ru
   }
 }
 
-/** What the process is told from outside: SIGTERM and SIGINT. */
+/** A source of interrupts: SIGTERM and SIGINT of the process. */
 export interface Interrupts {
   on(interrupt: () => void): void;
   off(interrupt: () => void): void;
@@ -109,8 +109,8 @@ export const processSignals: Interrupts = {
 export type RunOutcome = "stopped" | "forced";
 
 /**
- * Runs a worker until it is stopped: the first interrupt lets it finish what it holds, the second ends it now and gives that back. Resolves
- * with which of the two it was.
+ * Runs a worker until it is stopped. The first interrupt lets running tasks finish; the second stops at once and gives their units
+ * back. Resolves with "forced" after a second interrupt, else with "stopped".
  */
 export async function runWorker(
   namespace: Namespace,

@@ -1,9 +1,9 @@
 /**
- * One settler for all slots of a process: what their tasks settle at about the same time is one call of the
- * coordinator. Nothing is waited for: the first goes at the end of this turn of the event loop, and what comes while calls are
- * under way goes with the next, so that calls grow with the load.
+ * One settler for all slots of a process. It batches settlements into calls of the coordinator. Without `Gathering` it adds no delay:
+ * the first call goes at the end of this turn of the event loop, and changes that arrive while calls are pending go with the next
+ * one, so that batches grow with the load.
  *
- * A settle resolves when it is stored. Until it is, it is asked again: a second same settle does nothing.
+ * `settle` resolves when the changes are stored. Until then the call is retried: repeating a settlement has no effect.
  */
 import {
   alarm,
@@ -17,22 +17,22 @@ import {
 } from "../core/index.ts";
 import type { Outage } from "./outage.ts";
 
-/** More than this in one call keeps others waiting longer than it saves. */
+/** Most changes in one call. Larger batches delay other changes more than they save. */
 const largest = 1000;
-/** So many are sent at once, also where more are to come. */
+/** While gathering, this many waiting requests are sent without waiting for more. */
 const enough = 32;
-/** Two, so that one travels while the other is written. */
+/** Most pending calls. Two, so that one is on the network while the other is written to the store. */
 const maxUnderWay = 2;
 
 type Part = Asked<AttemptChange, AttemptChanged>;
 type Done = (answers: AttemptChanged[] | null) => void;
 
-/** What ends while more is ready to run is sent together with what ends soon after it. */
+/** Delays changes while more runs are about to end, to send them in one call. */
 export interface Gathering {
   readonly clock: Clock;
-  /** Whether more is about to end. */
+  /** Whether more runs are about to end. */
   readonly isOn: () => boolean;
-  /** How long a change waits at most for others to go with. */
+  /** How long a change waits at most. */
   readonly ms: number;
 }
 
@@ -49,7 +49,7 @@ export class Settler {
   /** Changes that are not stored yet. */
   #unstored = 0;
   #allStored: (() => void)[] = [];
-  /** Attempts in a call that is under way: another change of one waits for its answer, so that they stay in order. */
+  /** Attempts in pending calls. Another change of one of them waits for the answer, so that changes stay in order. */
   readonly #busy = new Set<string>();
 
   constructor(verbs: Coordinate, ns: string, outage: Outage, gathering: Gathering | null = null) {
@@ -60,8 +60,8 @@ export class Settler {
   }
 
   /**
-   * As the verb, for changes of any attempts. Rejects with a refusal, or with the last failure when abandoned. `done` is
-   * called before it resolves or rejects, with null when it rejects.
+   * Like the verb `settleAttempts`. Rejects with a refusal, or after `abandon` with the last failure. Calls `done` before it resolves
+   * or rejects, with null when it rejects.
    */
   settle(changes: readonly AttemptChange[], done: Done = nothing): Promise<AttemptChanged[]> {
     return new Promise((resolve, reject) => {
@@ -80,7 +80,7 @@ export class Settler {
     });
   }
 
-  /** The same where nobody waits for it but `done`. */
+  /** Like `settle`, without a promise: only `done` is called. */
   post(changes: readonly AttemptChange[], done: Done): void {
     this.#take({ items: changes, resolve: done, reject: () => done(null) });
   }
@@ -102,7 +102,7 @@ export class Settler {
     this.#schedule();
   }
 
-  /** So many changes wait to be stored that no more should be made. */
+  /** Whether so many changes are not stored yet that no more work should be claimed. */
   get isBehind(): boolean {
     return this.#unstored > 3 * largest;
   }
@@ -112,7 +112,7 @@ export class Settler {
     while (this.#unstored > 0) await new Promise<void>((resolve) => this.#allStored.push(resolve));
   }
 
-  /** From now on what fails once is given up. */
+  /** From now on a call is given up when its second try, or a later one, has failed. */
   abandon(): void {
     this.#abandoned.abort();
   }
@@ -161,7 +161,7 @@ export class Settler {
     this.#schedule();
   }
 
-  /** Asks until there is an answer or a refusal; once abandoned, twice at most. */
+  /** Retries until there is an answer or a refusal; after `abandon`, makes at most two tries. */
   async #ask(changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
     for (let tries = 0; ; tries++) {
       try {

@@ -1,6 +1,6 @@
 /**
- * One place to work: takes a run from the claimer, waits until it has ended, takes the next. Where a runtime does several in a row, those that were
- * claimed are begun before the earlier ones have ended. A slot is a child worker.
+ * A slot takes a run from the claimer, waits until it has ended, and takes the next. For a runtime with `inARow` above 1, it starts
+ * further claimed runs before the earlier ones have ended. Each slot is a child worker.
  */
 import type { Claimer, Taken } from "./claimer.ts";
 import type { Run } from "./run.ts";
@@ -12,15 +12,18 @@ export class Slot {
   readonly name: string;
   readonly #claimer: Claimer<Run>;
   #mode: SlotMode = "run";
-  /** Wakes a slot that is idle when its mode changes. */
+  /** Wakes up an idle slot when its mode changes. */
   #modeChanged: () => void = nothing;
-  /** What it runs now, in order. */
+  /** The current runs, in the order in which they began. */
   readonly #current = new Set<Taken<Run>>();
-  /** Wakes a slot that has as much as it may. */
+  /** Wakes up a slot that is full, or that stops, when a run has ended. */
   #hasRoom: () => void = nothing;
-  /** Ends `run` without waiting for the task. */
+  /** Resolves `run()` without waiting for the tasks. */
   #leave: () => void = nothing;
-  /** One for all runs: a task whose attempts were given up is waited for, since it may still use what it uses, unless the slot stops. */
+  /**
+   * The `onGone` callback of all runs. A slot waits even for tasks whose attempts were given up, since they still use resources; only a
+   * slot that stops does not wait for them.
+   */
   readonly #gone = (): void => {
     for (const { run } of this.#current) if (!run.isGone) return;
     if (this.#mode === "stop") this.#abandoned();
@@ -35,7 +38,7 @@ export class Slot {
     return this.#mode;
   }
 
-  /** What it runs now, the first of several. */
+  /** The current run, or the first of several. */
   get current(): Run | null {
     const [first] = this.#current;
     return first?.run ?? null;
@@ -45,12 +48,12 @@ export class Slot {
     for (const { run } of this.#current) yield run;
   }
 
-  /** Whether it has more than one under way. */
+  /** Whether it has more than one run in progress. */
   get hasMore(): boolean {
     return this.#current.size > 1;
   }
 
-  /** Works until it is stopped and what it runs has ended. Never rejects. */
+  /** Takes and starts runs. Resolves when the slot is stopped and its runs have ended. Never rejects. */
   run(): Promise<void> {
     return new Promise((resolve) => {
       this.#leave = resolve;
@@ -70,7 +73,7 @@ export class Slot {
         const { run, inARow } = taken;
         this.#current.add(taken);
         run.onGone = this.#gone;
-        // no promise of its own: this is once for every unit of a busy worker
+        // creates no promise of its own: this code runs for every unit
         const running = run.start();
         if (running === undefined) this.#end(taken);
         else if (inARow === 1) {
@@ -88,12 +91,12 @@ export class Slot {
     while (this.#current.size > 0) await this.#room();
   }
 
-  /** Resolves when one of those it runs has ended. */
+  /** Resolves when one of the current runs has ended. */
   #room(): Promise<void> {
     return new Promise((resolve) => (this.#hasRoom = resolve));
   }
 
-  /** Takes no more work, now or for ever; what it runs goes on. */
+  /** `idle` takes no work for now, `stop` never again; current runs go on. `run` takes work again after `idle`. */
   set(mode: SlotMode): void {
     if (this.#mode === "stop" || this.#mode === mode) return;
     this.#mode = mode;
@@ -102,19 +105,19 @@ export class Slot {
     if (this.#current.size > 0) this.#gone();
   }
 
-  /** Tells the task to come to an end. */
+  /** Asks its tasks to end. */
   signal(reason: Stop): void {
     for (const run of this.running()) run.signal(reason);
   }
 
-  /** Tells the task that it is over, gives back its open attempts, and does not wait for it any longer. */
+  /** Stops the slot, tells its tasks that their attempts are given up, expires the open attempts, and does not wait for the tasks. */
   async abandon(reason: Stop): Promise<void> {
     this.set("stop");
     await Promise.all([...this.running()].map((run) => run.abandon(reason)));
     this.#abandoned();
   }
 
-  /** Read anew: the mode changes while one waits. */
+  /** Reads the mode again after an `await`, where the compiler would assume its earlier value. */
   #isRunning(): boolean {
     return this.#mode === "run";
   }
@@ -126,7 +129,7 @@ export class Slot {
 
   #end(taken: Taken<Run>): void {
     if (!this.#current.delete(taken)) return;
-    // with nothing left, it is as free as any
+    // no runs left: the slot is no longer busy
     if (this.#current.size === 0) this.#claimer.isFree(this.name);
     taken.ended();
     this.#hasRoom();

@@ -1,24 +1,24 @@
-/** The work specs that a worker has met: their data for its tasks, read again now and then. */
+/** A cache of the work specs whose units a worker has claimed, refreshed while in use. */
 import { decodeData, specTryLimit, type Clock, type Coordinate } from "../core/index.ts";
 import type { TaskSpec } from "./task.ts";
 
-/** A task may see the data of its work spec this long after it was changed. A read for every claim would double the requests. */
+/** Cached work specs are valid this long, so a task may see outdated data. A read for every claim would double the requests. */
 const freshMs = 1000;
-/** What was read longer ago is read again while it is used, so that the units of a busy worker do not wait for it. */
+/** Older entries are refreshed in the background when used, so that the units of a busy worker do not wait for the read. */
 const renewMs = 500;
 
 export interface KnownSpec extends TaskSpec {
   readonly runtime: string;
   /** 0 is unlimited. */
   readonly maxGetwork: number;
-  /** Tries of a unit that says nothing of its own; 0 is unlimited. */
+  /** The try limit of units without their own limit; 0 is unlimited. */
   readonly tryLimit: number;
 }
 
 interface Known {
   readonly readAt: number;
   readonly spec: Promise<KnownSpec | null>;
-  /** A read that will replace it is under way. */
+  /** A background read that will replace this entry is pending. */
   isRenewed: boolean;
 }
 
@@ -34,7 +34,7 @@ export class Specs {
     this.#clock = clock;
   }
 
-  /** Null when there is no such spec any more; `fresh` reads it now. Rejects as the verb does, and reads again the next time. */
+  /** Null when the work spec was deleted; `fresh` bypasses the cache. Rejects as the verb does; errors are not cached. */
   async get(name: string, fresh = false): Promise<KnownSpec | null> {
     const now = this.#clock.now();
     const known = this.#known.get(name);
@@ -52,7 +52,7 @@ export class Specs {
     }
   }
 
-  /** What fails here is read, and reported, by the next that needs it. */
+  /** Refreshes an entry in the background. Errors are ignored: once the entry is too old, the next `get` reads again and rejects. */
   #renew(name: string, known: Known): void {
     known.isRenewed = true;
     const readAt = this.#clock.now();

@@ -1,4 +1,4 @@
-/** Why a task is told to come to an end: the `reason` of its signals. */
+/** Why a task should end: the `reason` of its abort signals. */
 export type StopCause = "lease ends" | "timed out" | "cancelled" | "lost" | "worker stops" | "worker stopped";
 
 const sentences: Readonly<Record<StopCause, string>> = {
@@ -21,8 +21,8 @@ export class Stop extends Error {
 }
 
 /**
- * A program that knows no signals is left alone while its lease ends, because it may be done in time. When its worker stops it is ended: no
- * worker would wait for it.
+ * Whether the signal was aborted because the worker stops. Programs that cannot react to the signal are stopped in this case, since
+ * no worker would wait for them. When only their lease is about to end, they go on, because they may finish in time.
  */
 export const workerStops = ({ aborted, reason }: AbortSignal): boolean =>
   aborted && reason instanceof Stop && reason.reason === "worker stops";

@@ -1,4 +1,4 @@
-/** A file of tasks: functions, or `bulk(function)`, that it exports by name or in an object by default. */
+/** A file of tasks. It exports functions or `bulk(function)`, by name or in an object as its default export. */
 import { existsSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
@@ -7,7 +7,7 @@ import { isDefined } from "./define-task.ts";
 import type { Tasks } from "./runtime.ts";
 import { isTask, type Task } from "./task.ts";
 
-/** Whether something was given to Node that may load what it does not know itself. */
+/** Whether Node was started with an option that may load TypeScript, such as a loader. */
 const hasLoader = (execArgv: readonly string[]): boolean =>
   /--(import|loader|experimental-loader|require|experimental-strip-types)\b|-r\b/.test(
     [...execArgv, process.env.NODE_OPTIONS ?? ""].join(" "),
@@ -16,7 +16,7 @@ const hasLoader = (execArgv: readonly string[]): boolean =>
 const runsTypeScript = (): boolean =>
   "typescript" in process.features && Boolean(process.features.typescript);
 
-/** What can be said in one line before the file is loaded by a Node with these options. Throws `bad_argument`. */
+/** Throws `bad_argument`, a one-line error, when the file does not exist or Node with these options cannot load it. */
 export function checkTasksFile(file: string, execArgv: readonly string[] = process.execArgv): void {
   if (!existsSync(file)) throw new CoordinateError("bad_argument", `${file}: there is no such file`);
   if (/\.[cm]?ts$/.test(file) && !runsTypeScript() && !hasLoader(execArgv))
@@ -26,7 +26,7 @@ export function checkTasksFile(file: string, execArgv: readonly string[] = proce
     );
 }
 
-/** Rejects with what the file throws when it is loaded, and with `bad_argument` when it is not there or exports no task. */
+/** Rejects with the error that the file throws while loading, and with `bad_argument` when it does not exist or exports no task. */
 export async function loadTasks(file: string): Promise<Tasks> {
   checkTasksFile(file);
   const exported = (await import(pathToFileURL(path.resolve(file)).href)) as Record<string, unknown>;

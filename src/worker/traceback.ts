@@ -1,15 +1,15 @@
-/** What went wrong, as a text for the person who looks at a failed unit. */
+/** Describes an error as the text that is stored with a failed unit. */
 import { inspect } from "node:util";
 
-/** An error whose message says it all: where in the worker it was thrown is of no use to anybody. */
+/** An error that is shown without its stack: where in the worker it was thrown does not help. */
 export class PlainError extends Error {
   override readonly name = "PlainError";
 }
 
-/** Longer ones help nobody and are stored a million times. */
+/** Most characters of a traceback. Longer ones do not help, and a million failed units may each store one. */
 const longest = 64 * 1024;
 
-/** The stack, with the causes beneath it. Anything can be thrown; what is no error is shown as it is. */
+/** Returns the stack, followed by those of the causes. A thrown value that is not an error is printed. */
 export function traceback(error: unknown): string {
   const lines: string[] = [];
   const seen = new Set<unknown>();

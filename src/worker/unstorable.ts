@@ -1,12 +1,12 @@
-/** A result that the coordinator does not take: too large, or not data. */
+/** Results that the coordinator refuses: too large, or not valid data. */
 import { isCoordinateError, type AttemptChanged } from "../core/index.ts";
 import type { Attempt } from "../objects/index.ts";
 
-/** What to say of it, as an error of the job; null when the error is another. */
+/** Returns the failure text for such a result; null for any other error. */
 export const whyUnstorable = (error: unknown): string | null =>
   isCoordinateError(error, "bad_data", "too_large") ? `the result cannot be stored: ${error.message}` : null;
 
-/** That is a fault of the job, and is said where a person looks for faults; without it the unit would run again when its lease has passed. */
+/** Fails the attempt when its result cannot be stored, so that the error is visible. Otherwise the unit would run again after its lease. */
 export async function orFail(attempt: Attempt, settle: Promise<AttemptChanged>): Promise<AttemptChanged> {
   try {
     return await settle;

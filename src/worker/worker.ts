@@ -1,8 +1,8 @@
 /**
- * A worker: asks a namespace for work and runs it in slots of this process, until it is told to stop. It is made of one
- * claimer and one settler, which all slots share; slots, which run units; and a heartbeat.
+ * A worker claims units of a namespace and runs them in slots of this process until it is stopped. It has one claimer and one
+ * settler, which all slots share; slots, which run units; and a heartbeat.
  *
- * A unit goes claimer -> claim -> slot -> run -> task -> settler.
+ * The path of a unit: claimer -> claim -> slot -> run -> task -> settler.
  */
 import { EventEmitter } from "node:events";
 import { CoordinateError, describeValue, type AttemptRow, type DesiredState } from "../core/index.ts";
@@ -30,15 +30,15 @@ import { PlainError } from "./traceback.ts";
 import { LogSender } from "./log-sender.ts";
 import { Outage } from "./outage.ts";
 
-/** A stop at once waits no longer than this for the coordinator to be told. */
+/** An immediate stop waits at most this long for pending settlements and the last check-in to be sent. */
 const lastWordsMs = 2000;
 
 const slotModes: Readonly<Record<DesiredState, SlotMode>> = { run: "run", idle: "idle", terminate: "stop" };
 
 /**
- * `run()` once; it resolves when the worker has stopped: after `stop()`, when its signal aborts, or when a controller asks
- * for `terminate`. Troubles of the connection and errors in tasks do not end it. It rejects only when the
- * coordinator refuses it from the start.
+ * Call `run()` once. It resolves when the worker has stopped: after `stop()`, when its signal aborts, or when a controller sets
+ * the desired state `terminate`. Connection failures and errors in tasks do not end it. It rejects only when the coordinator
+ * refuses the first check-in.
  */
 export class Worker extends EventEmitter<WorkerEvents> {
   readonly name: string;
@@ -49,7 +49,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
   readonly #claimer: Claimer<Run>;
   readonly #claims: ClaimContext;
   readonly #slots: readonly Slot[];
-  /** Names of the slots that may take work. */
+  /** Names of the slots that may claim work. */
   #working: readonly string[];
   readonly #heartbeat: Heartbeat;
   readonly #watch: CancelWatch;
@@ -63,11 +63,11 @@ export class Worker extends EventEmitter<WorkerEvents> {
   #desired: DesiredState = "run";
   readonly #desiredOf = new Map<string, DesiredState>();
 
-  /** Throws `bad_argument`, naming the option, when one makes no sense. */
+  /** Throws `bad_argument` with the name of the option when an option is invalid. */
   constructor(namespace: Namespace, options: WorkerOptions) {
     super();
     (this as EventEmitter).on("newListener", checkEvent);
-    // who comes from another system hands over a name, or the coordinator itself
+    // a common mistake is to pass the namespace's name, or the coordinator itself
     const { name: given, verbs: found } = (namespace as Namespace | undefined) ?? {};
     if (typeof given !== "string" || typeof found !== "object")
       throw new CoordinateError(
@@ -116,7 +116,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
         try {
           return (await verbs.getWorkUnits(ns, workSpec, [unit]))[0];
         } catch {
-          // who took it away is not worth a second try: that it is lost is known
+          // not retried: the unit is known to be lost, and only the reason is missing
           return undefined;
         }
       },
@@ -177,12 +177,12 @@ export class Worker extends EventEmitter<WorkerEvents> {
     });
   }
 
-  /** What it has done since it was made. */
+  /** Counts since the worker was created. */
   get counts(): Readonly<WorkerCounts> {
     return { ...this.#counts };
   }
 
-  /** The names of its children, one for each slot. */
+  /** The names of the child workers, one for each slot. */
   get children(): readonly string[] {
     return this.#slots.map(({ name }) => name);
   }
@@ -209,10 +209,9 @@ export class Worker extends EventEmitter<WorkerEvents> {
   }
 
   /**
-   * Takes no more work and gives back at once what was claimed ahead. Tasks may go on for `graceMs`, then their signal is
-   * aborted; they are waited for until they return or their lease is about to end. Called a second time, it ends at
-   * once: the tasks are told that it is over, what they hold is given back, and they are not waited for.
-   * Resolves when the worker has stopped.
+   * Claims no more work and releases units that were claimed ahead. Tasks may run for `graceMs`, then their `signal` is aborted;
+   * the worker waits until they return or their lease is about to end. A second call stops at once: it aborts `expired`, expires
+   * the pending attempts and does not wait for the tasks. Resolves when the worker has stopped.
    */
   async stop({ graceMs = this.#settings.graceMs }: { graceMs?: number } = {}): Promise<void> {
     if (this.#state === "new") this.#state = "stopped";
@@ -250,7 +249,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     await this.#closeRuntimes(0);
   }
 
-  /** From the first claim to the last settle. */
+  /** Runs from the first claim to the last settlement. */
   async #work(): Promise<void> {
     const { log } = this.#settings;
     const { name } = this;
@@ -261,7 +260,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       this.#watch.run(this.#ended.signal),
     ]);
     await Promise.all(this.#slots.map((slot) => slot.run()));
-    // one that was asked to terminate child by child has stopped too
+    // also when the slots were terminated one by one and nothing called `stop()`
     this.#claimer.stop();
     if (this.#isAbandoned()) await this.#within(lastWordsMs, this.#settler.idle());
     else {
@@ -299,7 +298,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
         log.error({ err: closed.reason as unknown }, "a runtime did not close");
   }
 
-  /** Waits for it, but no longer than this. */
+  /** Waits for the promise, at most `ms`. */
   async #within(ms: number, work: Promise<unknown>): Promise<void> {
     const { clock } = this.#settings;
     const done = new AbortController();
@@ -307,14 +306,14 @@ export class Worker extends EventEmitter<WorkerEvents> {
     await clock.waitUntil(clock.now() + ms, done.signal);
   }
 
-  /** Finds the task for what was claimed, and makes it ready to run. */
+  /** Finds the task of the claimed attempts and prepares their runs. */
   async #open(rows: readonly AttemptRow[], spec: KnownSpec, settled: () => void): Promise<Opened<Run>> {
     const { runtime, task } = await findTask(this.#settings.runtimes, spec);
     const claim = new Claim(this.#claims, rows, spec, task, runtime.timedOut ?? "timed out", settled);
     return { runs: claim.runs, runtime, atLeast: isBulk(task) ? task.atLeast : null };
   }
 
-  /** Gives back what was claimed and cannot be run. */
+  /** Releases claimed attempts that cannot be run. */
   async #release(rows: readonly AttemptRow[]): Promise<void> {
     const [first] = rows;
     if (first === undefined) return;
@@ -336,7 +335,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     for (const slot of this.#slots) for (const run of slot.running()) if (!run.isGone) yield run;
   }
 
-  /** Whether more than what ends now is about to end. */
+  /** Whether more runs will end soon, so that the settler can wait for them. */
   #hasMore(): boolean {
     return this.#claimer.hasReady || this.#slots.some((slot) => slot.hasMore);
   }
@@ -368,7 +367,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
 
   #tell<Name extends keyof WorkerEvents>(event: Name, ...args: WorkerEvents[Name]): void {
     try {
-      // the types of an event's arguments are known here, and not to the emitter of all events
+      // the base class accepts arguments of any type; they are checked by the signature of this method
       (this as EventEmitter).emit(event, ...args);
     } catch (error) {
       this.#settings.log.error({ err: error, event }, "a listener of the worker threw an error");
@@ -376,7 +375,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
   }
 }
 
-/** The first of the runtimes that has the task, in the order in which the worker was given them. */
+/** Returns the first runtime that has the task, in the order of the worker's options. */
 async function findTask(
   runtimes: readonly Runtime[],
   spec: KnownSpec,

@@ -1,4 +1,4 @@
-/** `coordinate batches`: how far they have come; cancels one, or has what failed in it done again. */
+/** `coordinate batches`: shows the progress of batches, cancels one, or retries its failed units. */
 import { eachRow, type BatchRow } from "../../core/index.ts";
 import { command } from "../command.ts";
 import { quote } from "../escape.ts";

@@ -1,4 +1,4 @@
-/** `coordinate bench`: adds units, claims and finishes them, as fast as it can, and says how fast that was. */
+/** `coordinate bench`: adds units, claims and finishes them as fast as it can, and reports the rates. */
 import { randomUUID } from "node:crypto";
 import type { Coordinate, WorkUnitInput } from "../../core/index.ts";
 import { jsonData } from "../../core/index.ts";
@@ -82,7 +82,7 @@ export default command<Options>({
   },
 });
 
-/** Calls in flight, never more than `concurrency`; `next` answers null when there are no more. */
+/** Keeps at most `concurrency` calls in flight; `next` returns null when there are no more. */
 async function inFlight(concurrency: number, next: () => Promise<void> | null): Promise<void> {
   const lane = async (): Promise<void> => {
     for (let call = next(); call !== null; call = next()) await call;
@@ -111,7 +111,7 @@ async function add(context: Context, plan: Plan, make: boolean): Promise<Record<
 }
 
 function prepare({ units, batch, dataBytes }: Plan): WorkUnitInput[][] {
-  // names of one run differ from those of another, so that adding twice adds twice
+  // every run has its own names, so that a second run adds new units
   const run = randomUUID().slice(0, 8);
   const padding = "x".repeat(Math.max(0, dataBytes - 20));
   const batches: WorkUnitInput[][] = [];
@@ -142,7 +142,7 @@ async function work(context: Context, plan: Plan): Promise<Record<string, number
       lane = (lane + 1) % plan.concurrency;
       return claimAndFinish(coordinate, ns, plan.spec, `bench-${lane}`, number).then((finished) => {
         done += finished;
-        // what was not given is asked for again, unless there was nothing at all
+        // ask again for units that this claim did not get, unless it got none at all
         asked -= number - finished;
         if (finished === 0) empty = true;
       });

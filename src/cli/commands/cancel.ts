@@ -1,4 +1,4 @@
-/** `coordinate cancel`: fails units that wait or run, and tells the tasks of those that run. */
+/** `coordinate cancel`: fails waiting and running units, and tells the tasks of the running ones. */
 import { userInfo } from "node:os";
 import type { WorkUnitSelection } from "../../core/index.ts";
 import { command, repeatedWords } from "../command.ts";

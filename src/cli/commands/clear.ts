@@ -1,4 +1,4 @@
-/** `coordinate clear`: deletes units: all of a work spec, those of a status, or by name. */
+/** `coordinate clear`: deletes units: all of a work spec, by status, or by name. */
 import { workUnitStatuses, type WorkUnitSelection } from "../../core/index.ts";
 import { command, repeatedWords } from "../command.ts";
 import { quote } from "../escape.ts";
@@ -39,7 +39,7 @@ export default command<Options>({
     await requireWorkSpec(context, workSpec);
     const selected = readSelecting(options);
     const everything = statuses.length === 0 && units.length === 0 && Object.keys(selected).length === 0;
-    // a script says what it means; a person may have forgotten a word
+    // ask for confirmation only on a terminal: a script is taken at its word
     if (everything && options.yes !== true && context.session.streams.stdin.isTTY && out.isTerminal) {
       const tally = (await coordinate.tally(ns)).find((one) => one.workSpec === workSpec);
       const total = Object.values(tally?.counts ?? {}).reduce((sum, one) => sum + one, 0);

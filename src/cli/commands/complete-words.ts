@@ -1,4 +1,4 @@
-/** `coordinate complete_words WORD…`: what may follow, one candidate a line. The scripts of `completion` call it. */
+/** `coordinate complete_words WORD…`: prints completion candidates, one per line. The scripts of `completion` call it. */
 import { command } from "../command.ts";
 import { complete } from "../complete.ts";
 import { exit } from "../failure.ts";

@@ -1,4 +1,4 @@
-/** `coordinate completion`: a script for a shell, to be sourced by it. */
+/** `coordinate completion`: prints a completion script for a shell to source. */
 import { command } from "../command.ts";
 import { exit, UsageError } from "../failure.ts";
 

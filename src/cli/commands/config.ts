@@ -21,7 +21,7 @@ interface Options {
   daemon?: boolean;
 }
 
-/** Prints it, and answers the exit code. */
+/** Prints the configuration and returns the exit code. */
 export async function printConfiguration(
   context: Context,
   word: string | undefined,

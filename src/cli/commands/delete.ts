@@ -1,4 +1,4 @@
-/** `coordinate delete`: a whole namespace, or work specs of it, after the person has typed the name. */
+/** `coordinate delete`: deletes a whole namespace, or some of its work specs, after the user has typed the name. */
 import { command } from "../command.ts";
 import { quote, show } from "../escape.ts";
 import { CommandError, exit } from "../failure.ts";

@@ -1,4 +1,4 @@
-/** `coordinate doctor`: looks at everything that can be wrong, and says what to do about it. */
+/** `coordinate doctor`: checks everything that can be wrong, and says what to do about it. */
 import { accessSync, constants, statfsSync, statSync } from "node:fs";
 import path from "node:path";
 import type { Coordinate, TallyRow } from "../../core/index.ts";
@@ -22,7 +22,7 @@ interface Finding {
   about: string;
   grade: Grade;
   text: string;
-  /** What to do; empty when nothing is to be done. */
+  /** What to do; empty when there is nothing to do. */
   advice: string;
 }
 
@@ -76,7 +76,7 @@ function aboutNode(tell: Tell): void {
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** Opens it and asks something small; null, and a finding, where that fails. */
+/** Opens the target and sends a small request; on failure returns null and reports a finding. */
 async function reach(context: Context, tell: Tell): Promise<Opened | null> {
   try {
     const opened = await context.opened();
@@ -108,7 +108,7 @@ function adviceOf(error: unknown, store: boolean): string {
   return "Start a daemon with coordinate serve, or say where it is with --address or COORDINATE_ADDRESS.";
 }
 
-/** Its version, and whether its clock agrees with ours. */
+/** Checks the daemon's version and whether its clock agrees with ours. */
 async function aboutDaemon(context: Context, tell: Tell): Promise<void> {
   const { address = "http://127.0.0.1:5980" } = await context.target();
   const [first = ""] = address.split(",");
@@ -128,7 +128,7 @@ async function aboutDaemon(context: Context, tell: Tell): Promise<void> {
         "Bring both to one version; the daemon first.",
       );
     const date = Date.parse(answer.headers.get("date") ?? "");
-    // the header has whole seconds
+    // the Date header is in whole seconds: assume the middle of the second
     const skew = date + 500 - (sent + received) / 2;
     if (Number.isNaN(date)) tell("clock", "note", "the daemon does not tell its time");
     else if (Math.abs(skew) > 2500 + (received - sent))
@@ -199,7 +199,7 @@ async function aboutSqlite({ sqlite, where }: Opened, tell: Tell, deep: boolean)
     );
 }
 
-/** Calls that change nothing, by what each needs. */
+/** Tries one harmless call per scope to find out what the token allows. */
 async function aboutRights(context: Context, { rest, coordinate }: Opened, tell: Tell): Promise<void> {
   if (rest === null) return;
   const ns = await context.namespace();
@@ -227,7 +227,7 @@ async function aboutRights(context: Context, { rest, coordinate }: Opened, tell:
     );
 }
 
-/** Whether work that waits can be done; what cannot is the first line. */
+/** Checks whether waiting work can be done. Work that no worker can take is reported first. */
 async function aboutWork(context: Context, tell: Tell, tellFirst: Tell): Promise<void> {
   const { coordinate, ns } = await context.work();
   let tally: TallyRow[];
@@ -274,7 +274,7 @@ async function aboutWork(context: Context, tell: Tell, tellFirst: Tell): Promise
   else if (stuck.length > 0)
     tellFirst(
       "workers",
-      // those that somebody told to rest are as they should be
+      // not a problem when an operator told the workers to idle or terminate
       settings.desired === "run" ? "wrong" : "note",
       `work waits and no active worker can take it: ${stuckText(stuck)}`,
       `coordinate explain ${quote(stuck[0]?.workSpec ?? "")} tells why.`,

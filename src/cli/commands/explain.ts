@@ -70,7 +70,7 @@ export default command<Options>({
   },
 });
 
-/** Rules that hold only until others have had their turn: the work is there, and waits for a worker all the same. */
+/** Exclusions that only mean that other work has its turn first: such work still waits for a worker. */
 const waitsForTurn: readonly (Explained["excluded"] | null)[] = [
   null,
   "lower_priority",
@@ -78,7 +78,7 @@ const waitsForTurn: readonly (Explained["excluded"] | null)[] = [
   "enough_running",
 ];
 
-/** Work specs with units that wait, and no active worker that could take them. */
+/** Work specs with waiting units that no active worker could take. */
 export const stuckSpecs = (
   explained: readonly Explained[],
   able: (workSpec: string) => AbleWorkers,
@@ -101,7 +101,7 @@ function tellStuck({ out }: Context, stuck: readonly Explained[], askers: number
   out.sentence(`${out.paint("red", `Work waits and ${who}`)}: ${stuckText(stuck)}.`);
 }
 
-/** Those that may be given come first, the likeliest before the others. */
+/** Work specs that may be chosen now come first, the likeliest before the others. */
 const order = (all: readonly Explained[]): Explained[] =>
   [...all].sort((a, b) => b.chance - a.chance || Number(b.available > 0) - Number(a.available > 0));
 
@@ -167,7 +167,7 @@ const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) 
   continuous_not_due: (name) => `coordinate set ${name} next_continuous=now makes one at once.`,
 };
 
-/** The scheduler says "has no work" of a work spec, or a sentence about others. */
+/** A reason of the scheduler is either a predicate of the work spec ("has no work") or a sentence about others. */
 function reasonSentence(reason: string): string {
   const shown = show(reason);
   if (/^(has|is|may|needs|requires|generates|makes|starts) /.test(shown)) return `It ${shown}.`;
@@ -227,7 +227,7 @@ function shareSentence({ share, targetShare, measuredShare, meanMs }: Explained)
   return `Share of ${what}: ${percent(targetShare)} by its weight${measured}${mean}.`;
 }
 
-/** Where the units are that one would expect to be available. */
+/** Explains where the units are when none is available. */
 function noWork(
   out: Context["out"],
   { delayed, blocked, failed }: { delayed: number; blocked: number; failed: number },

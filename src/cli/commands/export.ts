@@ -80,11 +80,11 @@ function readStatus(text: string): WorkUnitStatus {
   return status;
 }
 
-/** Written beside it and put in its place at the end: what has the name is whole. */
+/** Writes to a temporary file and renames it, so that a file with this name is always complete. */
 async function writeFile(file: string, lines: AsyncIterable<string>, context: Context): Promise<void> {
   const next = `${file}.new`;
   const stream = createWriteStream(next, { mode: 0o600 });
-  // a stream that fails says so before it closes
+  // a stream emits `error` before `close`
   const failed = new Promise<never>((_, reject) => {
     stream.once("error", (error) => reject(new CommandError(`${file}: ${reasonOf(error)}`)));
   });

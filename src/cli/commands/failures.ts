@@ -1,4 +1,4 @@
-/** `coordinate failures`: failed units in groups by what went wrong. */
+/** `coordinate failures`: lists failed units, grouped by error. */
 import { command } from "../command.ts";
 import { show } from "../escape.ts";
 import { exit } from "../failure.ts";

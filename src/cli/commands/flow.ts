@@ -1,4 +1,4 @@
-/** `coordinate flow`: many work specs out of one file, in one step. */
+/** `coordinate flow`: sets many work specs from one file, in one step. */
 import { text } from "node:stream/consumers";
 import { jobConfiguration, parseDocumentText, readDocument } from "../../config/index.ts";
 import {
@@ -104,7 +104,7 @@ function print(context: Context, plan: FlowPlan, how: { prune: boolean }): void 
   for (const line of printPlan(plan, how)) out.line(line);
 }
 
-/** Names what would be deleted, and asks where there is somebody to ask. */
+/** Lists the work specs that would be deleted and asks for confirmation. Without a terminal, `--yes` is required. */
 async function mayPrune(context: Context, plan: FlowPlan, yes: boolean): Promise<boolean> {
   if (plan.vanished.length === 0) return true;
   for (const spec of plan.vanished) context.out.remark(printVanished(spec, true));

@@ -16,7 +16,7 @@ interface Options {
   times?: string;
 }
 
-/** Characters of a line of blocks. */
+/** The number of characters of a sparkline. */
 const width = 30;
 
 export default command<Options>({
@@ -76,11 +76,11 @@ function print({ out }: Context, answer: History, workSpec: string | undefined):
   out.remark(`From ${time(answer.from, answer.to)} to ${time(answer.to, answer.to)}, ${every} a step.`);
 }
 
-/** When the steps begin. */
+/** The start times of the steps. */
 const stepsOf = ({ from, to, stepMs }: History): number[] =>
   Array.from({ length: Math.max(0, Math.ceil((to - from) / stepMs)) }, (_, i) => from + i * stepMs);
 
-/** A value for each step; of a work spec, a step without a point is one in which nothing happened. */
+/** One value per step. A step without a point is 0: nothing happened to the work spec in it. */
 function valuesOf(
   steps: readonly number[],
   points: readonly HistoryPoint[],
@@ -99,7 +99,7 @@ const sumOf = (points: readonly HistoryPoint[], read: (point: HistoryPoint) => n
 const perSecond = ({ from, to }: History, sum: number): number =>
   to > from ? (sum * 1000) / (to - from) : 0;
 
-/** Of the last steps that say anything. */
+/** The value of the last point that has one. */
 const last = <Value>(
   points: readonly HistoryPoint[],
   read: (point: HistoryPoint) => Value | null,

@@ -1,4 +1,4 @@
-/** `coordinate import`: brings back what `export` wrote. */
+/** `coordinate import`: restores what `export` wrote. */
 import path from "node:path";
 import { importLines, openSource } from "../../bulk/index.ts";
 import { command } from "../command.ts";

@@ -1,5 +1,5 @@
 /**
- * `coordinate job ID`: all that is known of a job. `coordinate job run MODULE#EXPORT`: schedules one, and waits for it with
+ * `coordinate job ID`: shows everything about a job. `coordinate job run MODULE#EXPORT`: schedules a job, and waits for it with
  * `--wait`. `coordinate job wait|cancel ID`.
  */
 import { openJobs, WaitTimeoutError, type Job, type Jobs } from "../../jobs/index.ts";
@@ -87,7 +87,7 @@ async function run(context: Context, jobs: Jobs, what: string, options: Options)
   return exit.done;
 }
 
-/** The result as JSON; a job that failed is told with its stack, and the command fails too. */
+/** Prints the result as JSON. For a failed job, prints its stack, and the command fails too. */
 async function wait(
   context: Context,
   jobs: Jobs,
@@ -113,7 +113,7 @@ async function wait(
 
 async function show(context: Context, jobs: Jobs, job: Job): Promise<number> {
   const { out } = context;
-  // what it runs is shown where it is known; a job is a job also without
+  // the action may be unknown; the job is shown without it
   const action = await jobs.action(job.action_id).catch(() => null);
   if (out.json) {
     out.printJson({ ...job, action });

@@ -1,4 +1,4 @@
-/** `coordinate worker --jobs`: a pool of processes that run jobs, until it is stopped; or one worker, once. */
+/** `coordinate worker --jobs`: runs a pool of processes that run jobs, until stopped; or one worker, once. */
 import type { Command } from "../command.ts";
 import { openJobs, type JobWorkerOptions, type PoolOptions } from "../../jobs/index.ts";
 import { processSignals } from "../../worker/index.ts";
@@ -42,7 +42,7 @@ export function defineJobsOptions(it: Command): void {
     .option("--showout", "with --jobs: print what is executed and what came of it");
 }
 
-/** As the other workers: told twice to stop, it had to leave work behind. */
+/** Exit code as of the other workers: a second stop signal made it abandon running work. */
 const forced = 2;
 
 export async function runJobsWorker(context: Context, options: JobsWorkerOptions): Promise<number> {
@@ -92,7 +92,7 @@ async function poolSize(
   return {
     ...(name !== undefined && { name }),
     ...(sources.has("jobs.workers_nr_min") && { workers_nr_min }),
-    // 0 is what it is when nobody says anything
+    // 0 means not configured
     ...(workers_nr_max > 0 && { workers_nr_max }),
     ...(workersMin !== undefined && { workers_nr_min: readCount(workersMin, "--workers-min") }),
     ...(workersMax !== undefined && { workers_nr_max: readCount(workersMax, "--workers-max", 1) }),

@@ -1,4 +1,4 @@
-/** `coordinate jobs`: jobs in the order they were scheduled. */
+/** `coordinate jobs`: lists jobs in the order in which they were scheduled. */
 import {
   jobStates,
   openJobs,
@@ -69,7 +69,7 @@ export default command<Options>({
     }
     const functions = new Map<string, string>();
     for (const key of new Set(shown.map(({ action_id }) => action_id))) {
-      // what a job runs is shown where it is known; a job is a job also without
+      // the action may be unknown; the job is shown without it
       const action = await jobs.action(key).catch(() => null);
       if (action !== null) functions.set(key, functionName(action));
     }

@@ -1,4 +1,4 @@
-/** `coordinate limits`: limits that work specs share, and what runs under them; defines, changes and deletes them. */
+/** `coordinate limits`: lists the limits that work specs share and what runs under them; defines, changes and deletes limits. */
 import type { Rate, SharedLimitRow } from "../../core/index.ts";
 import { command } from "../command.ts";
 import { quote } from "../escape.ts";

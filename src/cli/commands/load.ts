@@ -1,4 +1,4 @@
-/** `coordinate load`: one work spec out of a file, and its units out of another. */
+/** `coordinate load`: sets one work spec from a file, and adds its units from another. */
 import { readDocument } from "../../config/index.ts";
 import { dataFromMarked } from "../../core/index.ts";
 import { readSpecFile, specSchema } from "../../flow/index.ts";

@@ -1,4 +1,4 @@
-/** `coordinate lock`: locks on paths of a tree: who has one, taking one, giving it back, breaking it. */
+/** `coordinate lock`: locks on paths of a tree: shows the holders, takes, renews, releases and clears locks. */
 import { hostname } from "node:os";
 import { eachRow, type Lock, type LockPath, type LockRefusal } from "../../core/index.ts";
 import { command } from "../command.ts";
@@ -104,7 +104,7 @@ function readPath(text: string): LockPath {
     const path = JSON.parse(text) as unknown;
     if (Array.isArray(path) && path.every((label): label is string => typeof label === "string")) return path;
   } catch {
-    // told below, in our own words
+    // the error is thrown below, in our own words
   }
   throw new UsageError(`expected a JSON list of labels, got ${text}`);
 }

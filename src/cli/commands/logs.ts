@@ -1,4 +1,4 @@
-/** `coordinate logs`: what the tasks of a unit wrote, attempt by attempt; with `--follow`, as they write. */
+/** `coordinate logs`: what the tasks of a unit logged, attempt by attempt; with `--follow`, as they log it. */
 import type { AttemptLog, AttemptRow, Coordinate, LogLine } from "../../core/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -15,7 +15,7 @@ interface Options extends NamingOptions {
   follow?: boolean;
 }
 
-/** How often `--follow` looks. */
+/** The poll interval of `--follow`. */
 const followMs = 1000;
 
 export default command<Options>({
@@ -58,7 +58,7 @@ export default command<Options>({
     const ended = new AbortController();
     await every(followMs, Infinity, AbortSignal.any([context.signal, ended.signal]), async () => {
       const [now] = await coordinate.getWorkUnits(ns, workSpec, [unit]);
-      // before the last look, so that nothing is missed that was written until then
+      // read the status before the last poll of the logs, so that no line written until then is missed
       const isOver =
         now === null || now === undefined || now.status === "finished" || now.status === "failed";
       if (now !== null && now !== undefined)
@@ -76,12 +76,12 @@ const styles: Readonly<Record<LogLine["level"], Style | undefined>> = {
   error: "red",
 };
 
-/** Prints what it has not printed yet. */
+/** Prints the log lines that it has not printed yet. */
 class Printer {
   readonly #context: Context;
   readonly #coordinate: Coordinate;
   readonly #ns: string;
-  /** The number of the last line that was printed, by attempt. */
+  /** The number of the last printed line, by attempt. */
   readonly #printed = new Map<string, number>();
   #last: string | null = null;
 

@@ -1,4 +1,4 @@
-/** `coordinate mode`: what workers should do: run, idle or terminate. They finish what they hold before they obey. */
+/** `coordinate mode`: sets what workers should do: run, idle or terminate. They finish what they hold first. */
 import { CoordinateError, desiredStates, type Coordinate, type DesiredState } from "../../core/index.ts";
 import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -44,7 +44,7 @@ export default command<Options>({
   },
 });
 
-/** How long it holds, and how to end it. */
+/** Says how long the mode applies, and how to end it. */
 function until(desired: DesiredState | null, ofWorker: boolean): string {
   if (desired === null || desired === "run") return "";
   const what = desired === "idle" ? "take no work" : "end";

@@ -1,4 +1,4 @@
-/** `coordinate namespaces`: which there are. */
+/** `coordinate namespaces`: lists the namespaces. */
 import { command } from "../command.ts";
 import { exit } from "../failure.ts";
 import { count } from "../units.ts";

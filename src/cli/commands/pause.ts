@@ -1,4 +1,4 @@
-/** `coordinate pause` and `coordinate resume`: whether work specs are handed out. */
+/** `coordinate pause` and `coordinate resume`: stop and restart handing out units of work specs. */
 import { command, type CommandModule } from "../command.ts";
 import { show } from "../escape.ts";
 import { exit, UsageError } from "../failure.ts";
@@ -6,7 +6,7 @@ import { requireWorkSpec } from "../naming.ts";
 import { counted } from "../units.ts";
 import { allWorkSpecs } from "./work-specs.ts";
 
-/** The two differ in one word. */
+/** Both commands; they differ only in the value that they set. */
 export const pausing = (paused: boolean): CommandModule =>
   command<{ all?: boolean }>({
     define: (it) => {
@@ -24,7 +24,7 @@ export const pausing = (paused: boolean): CommandModule =>
         for (const name of args) {
           const [row] = await coordinate.getWorkSpecs(ns, [name]);
           if (context.compat && (row ?? null) === null) continue;
-          // all are looked at before any is changed
+          // check all names before any work spec is changed
           names.push((await requireWorkSpec(context, name)).name);
         }
       let changed = 0;

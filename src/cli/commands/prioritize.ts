@@ -1,4 +1,4 @@
-/** `coordinate prioritize`: which units of a work spec go first. */
+/** `coordinate prioritize`: changes which units of a work spec go first. */
 import { workUnitStatuses, type PriorityChange, type WorkUnitSelection } from "../../core/index.ts";
 import { command, repeatedWords } from "../command.ts";
 import { quote } from "../escape.ts";

@@ -1,4 +1,4 @@
-/** `coordinate prune`: removes ended units that are old, and on a store that is opened directly does the housekeeping. */
+/** `coordinate prune`: deletes old ended units, and does the housekeeping of a store that is opened directly. */
 import { eachPage, type Coordinate, type Engine, type WorkUnitRow } from "../../core/index.ts";
 import { command, repeatedWords } from "../command.ts";
 import { quote } from "../escape.ts";
@@ -67,7 +67,7 @@ export default command<Options>({
 
 type Ended = readonly WorkUnitRow["status"][];
 
-/** Page by page: looked at, and those that are old enough deleted, so that no list of all is ever held. */
+/** Reads one page at a time and deletes its old units, so that the full list is never in memory. */
 async function pruneSpec(
   coordinate: Coordinate,
   ns: string,
@@ -80,7 +80,7 @@ async function pruneSpec(
   const pages = eachPage((from) => coordinate.listWorkUnits(ns, name, { statuses, limit: 1000, ...from }));
   for await (const rows of pages) {
     const old = rows.filter(({ activeAttempt }) => (activeAttempt?.endTime ?? Infinity) <= before);
-    // with their status, so that one that was retried a moment ago stays
+    // select by status too, so that a unit that was retried a moment ago stays
     if (old.length > 0)
       removed += dryRun
         ? old.length

@@ -1,4 +1,4 @@
-/** `coordinate replay`: runs ended units again beside their work spec, compares what came out, and puts it in place. */
+/** `coordinate replay`: runs ended units again in a copy of their work spec, compares the results, and accepts them. */
 import {
   acceptReplay,
   addToReplay,
@@ -163,7 +163,7 @@ async function accept(context: Context, replay: Replay, options: Options): Promi
 
 const longestText = 200;
 
-/** Data is whatever workers wrote: it is shown in one line, without what a terminal would obey. */
+/** Shows data in one line and escaped: it is arbitrary text of workers. */
 function text(value: unknown): string {
   const json = JSON.stringify(value, (_, one: unknown) => (typeof one === "bigint" ? String(one) : one));
   const shown = show(json);

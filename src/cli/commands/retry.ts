@@ -1,4 +1,4 @@
-/** `coordinate retry`: makes units available again, by name or all that failed. */
+/** `coordinate retry`: makes units available again: by name, or all failed units. */
 import type { Coordinate, WorkUnitSelection } from "../../core/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -81,7 +81,7 @@ async function resetFailed(
   try {
     return await coordinate.resetWorkUnits(ns, name, { statuses: ["failed"] });
   } catch (error) {
-    // deleted since it was listed, or never there where that is no error
+    // with --compat a work spec that is missing, or was deleted after it was listed, is no error
     if (compat && (await coordinate.getWorkSpecs(ns, [name]))[0] === null) return 0;
     throw error;
   }
@@ -122,7 +122,7 @@ async function retryNamed(
   return count;
 }
 
-/** A unit that runs would be done twice: that must be meant. */
+/** Refuses units that run now, because they would be done twice: `--force` allows it. */
 async function refusePending(context: Context, workSpec: string, units: readonly string[]): Promise<void> {
   const { coordinate, ns } = await context.work();
   const rows = await coordinate.getWorkUnits(ns, workSpec, units);

@@ -1,4 +1,4 @@
-/** `coordinate rpc`: any verb of the interface, with JSON for its arguments. */
+/** `coordinate rpc`: calls any verb of the interface, with JSON arguments. */
 import { didYouMean } from "../../config/did-you-mean.ts";
 import { callVerb, checkArguments, signatures, verbNames, verbs, type Verb } from "../../core/index.ts";
 import { readWire } from "../../rest/wire.ts";
@@ -25,11 +25,11 @@ export default command({
     const { namespace } = verbs[verb];
     const { params, counts, optionsAt } = signatures[verb];
     const max = counts[1] - (namespace === "none" ? 0 : 1);
-    // those that are not options must be given
+    // all arguments but the options are required
     if (words.length < params.length || words.length > max)
       throw new UsageError(`${verb}: expected ${signature(verb)}`);
     const args = words.map(readArgument);
-    // a verb whose only argument is a request object can do with an empty one
+    // the options are optional: an empty object is enough
     if (optionsAt >= 0 && args.length < max) args.push({});
     const { coordinate, ns } = await context.work();
     const given = namespace === "none" ? args : [ns, ...args];
@@ -44,7 +44,7 @@ function findVerb(word: string): Verb | null {
   return verbNames.find((verb) => plain(verb) === plain(word)) ?? null;
 }
 
-/** A method as Python clients call it; each parameter is YAML, as the Python tool reads it. */
+/** Calls a method as Python clients do; each parameter is YAML, as in the Python tool. */
 async function callPython(context: Context, word: string, words: readonly string[]): Promise<number> {
   const { callMethod, methodNames } = await import("../../cbor/index.ts");
   const method = word.replaceAll("-", "_");
@@ -63,7 +63,7 @@ async function callPython(context: Context, word: string, words: readonly string
   return exit.done;
 }
 
-/** JSON, with data dictionaries kept as they are written; what is one word and no JSON is text. */
+/** Parses JSON and keeps data dictionaries as written; a single word that is no JSON is text. */
 function readArgument(text: string): unknown {
   if (/^[A-Za-z_][\w.:/-]*$/.test(text) && !["true", "false", "null"].includes(text)) return text;
   try {

@@ -1,4 +1,4 @@
-/** `coordinate run_one`: fetches work once, or until a limit, runs it, and ends. */
+/** `coordinate run_one`: fetches work once, or until a limit, runs it, and exits. */
 import { runOne } from "../../worker/index.ts";
 import { command } from "../command.ts";
 import { exit } from "../failure.ts";
@@ -31,7 +31,7 @@ export default command<Options>({
   },
   run: async (context, { options }) => {
     const { limitSeconds, limitCount, maxJobs } = options;
-    // as the tool always did: what is not said is a job of Python
+    // as in the Python tool, the default runtime is python
     const runtime =
       options.tasks === undefined && options.runtime === undefined ? ["python"] : options.runtime;
     const setting = await readWorkerSetting(context, {

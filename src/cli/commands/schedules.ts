@@ -1,4 +1,4 @@
-/** `coordinate schedules`: the work specs that make units of their own by the clock, and when they do so next. */
+/** `coordinate schedules`: lists the work specs that create units on a schedule, and their next runs. */
 import { hasSchedule, nextRuns, runName, type Schedule, type WorkSpecRow } from "../../core/index.ts";
 import { command } from "../command.ts";
 import { exit } from "../failure.ts";
@@ -50,7 +50,7 @@ export default command<{ next?: string }>({
   },
 });
 
-/** The next run is noted with the work spec; the ones after it follow from the schedule. */
+/** The next run is stored with the work spec; later runs follow from the schedule. */
 const comingRuns = ({ schedule, nextRun }: WorkSpecRow["meta"], count: number): number[] =>
   nextRun === 0 ? [] : [nextRun, ...nextRuns(schedule, nextRun, count - 1)].slice(0, count);
 

@@ -1,4 +1,4 @@
-/** `coordinate serve`: the daemon. Its options are its own; see `coordinate serve --help`. */
+/** `coordinate serve`: runs the daemon, which parses its own options; see `coordinate serve --help`. */
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { CommandError } from "../failure.ts";
@@ -11,7 +11,7 @@ export default command({
 async function serve(context: Context, args: readonly string[]): Promise<number> {
   if (context.session.inShell) throw new CommandError("serve does not run inside the shell");
   const { runDaemon } = await import("../../daemon/index.ts");
-  // what stood before the word holds for the daemon as for any other command
+  // global options before the word `serve` apply to the daemon too
   const { backend, config } = context.options;
   const before = [
     ...(backend === undefined ? [] : ["--backend", backend]),

@@ -1,4 +1,4 @@
-/** `coordinate set`: what the scheduler looks at in a work spec, shown and changed without setting the spec again. */
+/** `coordinate set`: shows and changes the scheduling settings of a work spec without setting the spec again. */
 import {
   metaFields,
   settableFields,
@@ -14,7 +14,7 @@ import { exit, UsageError } from "../failure.ts";
 import { requireWorkSpec } from "../naming.ts";
 import { readCount, readDuration, readNumber, time } from "../units.ts";
 
-/** How each kind is read from the command line. */
+/** Parses a value from the command line, by kind of field. */
 const readers: Readonly<Record<FieldKind, (text: string, name: string) => unknown>> = {
   number: readNumber,
   amount: readAmount,
@@ -32,14 +32,14 @@ const readers: Readonly<Record<FieldKind, (text: string, name: string) => unknow
   choice: (text) => text,
 };
 
-/** As the work spec's own keys have it: durations in seconds; times as dates, which are for people too. */
+/** As in the keys of a work spec: durations in seconds; times as ISO dates. */
 export function show({ kind, field }: MetaField, meta: WorkSpecMeta): unknown {
   const value = meta[field];
   if (kind === "duration") return Number(value) / 1000;
   return kind === "time" && value !== 0 ? new Date(Number(value)).toISOString() : value;
 }
 
-/** All metadata, as it is now. */
+/** The current metadata. */
 export const shownMeta = (
   meta: WorkSpecMeta,
   fields: readonly MetaField[] = metaFields,
@@ -76,7 +76,7 @@ export default command({
   },
 });
 
-/** The field that KEY=VALUE sets, by its name, its key in the data, or another name for it. */
+/** The field that KEY=VALUE sets, by its name, its key in the data, or an alias. */
 function fieldOf(pair: string): MetaField {
   const at = pair.indexOf("=");
   if (at < 1) throw new UsageError(`expected KEY=VALUE, got ${pair}`);
@@ -96,7 +96,7 @@ function line(row: MetaField, meta: WorkSpecMeta): string {
   return row.kind === "time" && at !== 0 ? `${value} (${time(Number(at), 0)} here)` : value;
 }
 
-/** All of them are read before any is applied. */
+/** Parses all pairs before any is applied. */
 const readPairs = (pairs: readonly string[]): WorkSpecMetaChange =>
   Object.fromEntries(
     pairs.map((pair) => {

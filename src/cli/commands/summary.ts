@@ -1,4 +1,4 @@
-/** `coordinate summary`: how many units of every work spec stand where. */
+/** `coordinate summary`: counts the units of every work spec by status. */
 import type { TallyRow } from "../../core/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -18,7 +18,7 @@ interface Options {
   allNamespaces?: boolean;
 }
 
-/** The columns after the name; those that are `rare` show on a terminal only where there is something in them. */
+/** The columns after the name; a terminal shows a `rare` column only when it has a value. */
 const columns = [
   { head: "Avail", status: "available", rare: false },
   { head: "Delayed", status: "delayed", rare: true },
@@ -74,7 +74,7 @@ async function print(
   else printTable(out, rows, all, rates);
 }
 
-/** One line, as scripts read it: a map from work spec to counts; of all namespaces a list. */
+/** One line, as scripts parse it: a map from work spec to counts; for all namespaces a list. */
 function jsonOf(rows: readonly TallyRow[], all: boolean): unknown {
   const now = Date.now() / 1000;
   if (all)
@@ -132,7 +132,7 @@ function cell(status: string, value: number): Cell {
   return { text: count(value), style };
 }
 
-/** The Python tool's own columns, with a space between them. A number that is too wide pushes the others on, as there. */
+/** The columns of the Python tool, separated by a space. As there, a number that is too wide shifts the others. */
 function pythonLines(rows: readonly TallyRow[]): string[] {
   const heads = ["Avail", "Pending", "Failed", "Finished", "Total"];
   const right = (texts: readonly string[]): string[] => texts.map((text) => pad(text, 8, "right"));

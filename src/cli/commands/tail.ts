@@ -1,4 +1,4 @@
-/** `coordinate tail`: what happens, as it happens. */
+/** `coordinate tail`: prints events as they happen. */
 import { setTimeout as wait } from "node:timers/promises";
 import {
   backOffMs,
@@ -65,7 +65,7 @@ export default command<Options>({
   },
 });
 
-/** A daemon that restarts, or a proxy that ends a long connection, is no end: on where we were. */
+/** Reconnects after the last event when a daemon restarts or a proxy closes the connection. */
 async function follow(
   context: Context,
   signal: AbortSignal,
@@ -87,7 +87,7 @@ async function follow(
     } catch (error) {
       if (stopped()) return;
       failures += 1;
-      // the first look must succeed: an address that nobody serves is told at once
+      // the first connection must succeed, so that a wrong address is reported at once
       if (after === undefined || failures > 20) throw error;
     }
     await wait(backOffMs(failures, 200, 5000), undefined, { signal }).catch(() => undefined);
@@ -119,7 +119,7 @@ async function poll(
   });
 }
 
-/** By how much each count differs; null when none does. */
+/** The difference of each count; null when no count changed. */
 function changed(before: TallyRow | undefined, now: TallyRow): Record<string, number> | null {
   const old = before === undefined ? null : totals(before);
   const change: Record<string, number> = {};
@@ -141,15 +141,15 @@ async function print(context: Context, event: StreamedEvent): Promise<void> {
   for (const line of lines) out.line(cut(`${at}  ${line}`, out.columns));
 }
 
-/** Errors of one event that have a line each. */
+/** How many errors of one event get a line each. */
 const maxErrors = 5;
 
-/** An event has the ids of attempts: names and errors are read. */
+/** An event has only attempt ids: reads their names and errors. */
 async function settled(context: Context, event: StreamedEvent): Promise<string[]> {
   const items = (event.items ?? []) as readonly Item[];
   const { coordinate, ns } = await context.work();
   const ids = items.flatMap(({ attempt }) => attempt ?? []);
-  // one who may not read them, or comes too late, is told the rest all the same
+  // without the right to read them, or after they were deleted, the rest is printed all the same
   const found = await coordinate.getAttempts(ns, ids).catch(() => []);
   const rows = new Map(found.flatMap((row) => (row === null ? [] : [[row.id, row] as const])));
   const [only] = items;
@@ -180,7 +180,7 @@ function ofOne({ attempt, status, progress }: Item, row: AttemptRow | undefined)
   return `${unit}${spec}: ${show(status ?? "unknown")}${error === "" ? "" : `, attempt ${row?.number}: ${show(error)}`}`;
 }
 
-/** What went wrong, in a line; empty when nothing did. */
+/** The error in one line; empty when there is none. */
 function errorOf(row: AttemptRow | undefined): string {
   if (row?.status !== "failed" && row?.status !== "retryable") return "";
   const text =
@@ -244,7 +244,7 @@ function sentence(event: StreamedEvent): string {
 const percent = ({ done, note }: { done: number; note: string }): string =>
   `${Math.floor(done * 100)} %${note === "" ? "" : ` (${show(note)})`}`;
 
-/** One by its name, more by their number. */
+/** A single item by its name, several by their number. */
 const some = (number: number, noun: string, names: readonly string[]): string =>
   number === 1 ? quote(names[0] ?? "") : counted(number, noun);
 

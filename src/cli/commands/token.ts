@@ -1,4 +1,4 @@
-/** `coordinate token`: makes, lists and revokes the tokens of a daemon on this machine. */
+/** `coordinate token`: creates, lists and revokes the tokens of a daemon on this machine. */
 import path from "node:path";
 import { createToken, listTokens, revokeToken, type Grant } from "../../daemon/index.ts";
 import { command, repeated } from "../command.ts";
@@ -63,7 +63,7 @@ function create({ out }: Context, file: string, options: Options): number {
   const life = readNumber(days, "--days");
   if (life < 0) throw new UsageError(`--days: expected 0 or more, got ${days}`);
   const expires = life === 0 ? 0 : Date.now() + life * 24 * 3600 * 1000;
-  // which scopes there are is known where tokens are made
+  // createToken validates the scopes
   const grants = namespace.map((one) => ({ namespace: one, scopes: scope }) as Grant);
   const { token, row } = createToken(file, { name, grants, expires });
   if (out.json) out.printJson({ token, id: row.id, name, grants, expires });

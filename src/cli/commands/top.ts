@@ -1,4 +1,4 @@
-/** `coordinate top`: the whole screen, live: what every work spec does, how fast, how long it will take, and who works. */
+/** `coordinate top`: a live full-screen view: what every work spec does, how fast, the time left, and the workers. */
 import type { TallyRow, WorkerRow } from "../../core/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -15,11 +15,11 @@ interface Options {
   interval?: string;
 }
 
-/** What one look found. */
+/** The data of one refresh. */
 interface Look {
   at: number;
   tally: readonly TallyRow[];
-  /** Per work spec, units that ended per second; null before it is known. */
+  /** Ended units per second, by work spec; null before it is known. */
   rates: ReadonlyMap<string, number | null>;
   paused: ReadonlySet<string>;
   workers: readonly WorkerRow[];
@@ -50,7 +50,7 @@ export default command<Options>({
     if (!stdout.isTTY || !stdin.isTTY)
       throw new UsageError("top needs a terminal; coordinate summary --watch works in a pipe");
     const ms = Math.max(100, readDuration(options.interval ?? "1", "--interval"));
-    // the first look is made before the screen is taken: where nobody answers, the error stays to be read
+    // load the data once before switching to the full screen: an error then stays readable
     const { where } = await context.opened();
     const rates = new Rates();
     const view: View = {
@@ -81,7 +81,7 @@ export default command<Options>({
           view.look = await look(context, rates);
           view.error = "";
         } catch (error) {
-          // a daemon that restarts is waited for; what was seen last stays
+          // keep the last data and retry: the daemon may be restarting
           view.error = error instanceof Error ? error.message : String(error);
         }
         draw();
@@ -132,7 +132,7 @@ export function lines(context: Context, view: View): string[] {
   const bottom = ["", foot(context, view, columns)];
   const head = [...heading(context, view, seen, columns), ""];
   const workers = workerLines(context, seen, columns);
-  // the workers give way to the work specs, but for three lines of them
+  // the work specs get the space first; the workers keep their head and three lines
   const room = out.rows - head.length - bottom.length;
   const forWorkers = Math.min(workers.length, Math.max(4, room - seen.tally.length - 3));
   const specs = specLines(context, view, seen, columns, room - forWorkers - 1);
@@ -155,7 +155,7 @@ function heading({ out }: Context, view: View, seen: Look, columns: number): str
   const sum = (key: "total" | "pending" | "failed"): number => sums.reduce((all, one) => all + one[key], 0);
   const perSecond = [...seen.rates.values()].reduce<number>((all, one) => all + (one ?? 0), 0);
   const todo = seen.tally.reduce((all, row) => all + left(row), 0);
-  // the work spec that takes longest; those that stand still say nothing of the time
+  // the time left of the slowest work spec; those without progress have no estimate
   const longest = seen.tally.reduce((all, row) => {
     const own = seen.rates.get(row.workSpec) ?? 0;
     return own > 0 ? Math.max(all, (left(row) / own) * 1000) : all;
@@ -246,7 +246,7 @@ function workerLines({ out }: Context, seen: Look, columns: number): string[] {
   );
 }
 
-/** The last line that is shown says how many are not. */
+/** The last visible line says how many are hidden. */
 function cropped(all: readonly string[], room: number, what: string): string[] {
   if (all.length <= room) return [...all];
   return [...all.slice(0, Math.max(0, room - 1)), `… and ${count(all.length - room + 1)} more ${what}`];

@@ -1,4 +1,4 @@
-/** `coordinate work_spec`: what a work spec says, as YAML or JSON. */
+/** `coordinate work_spec`: prints the definition of a work spec, as YAML or JSON. */
 import { dataToMarkedJson, type WorkSpecRow } from "../../core/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -26,7 +26,7 @@ export default command<Options>({
       row = await requireWorkSpec(context, name);
     } catch (error) {
       if (!context.compat) throw error;
-      // the Python tool printed what its server answered, which was nothing
+      // the Python tool printed the empty answer of its server
       context.out.line(context.out.json ? "null" : "null\n...");
       return exit.done;
     }
@@ -43,7 +43,7 @@ async function print({ out }: Context, { data, meta }: WorkSpecRow, withMeta: bo
   }
   const text = withMeta ? writeJson(value) : dataToMarkedJson(data);
   const { parseDocument, visit } = await import("yaml");
-  // the document is kept as it was written (1.0 stays 1.0), only its form changes
+  // values stay as they were written (1.0 stays 1.0), only the layout changes
   const document = parseDocument(text, { intAsBigInt: true });
   visit(document, {
     Collection: (_key, node) => {

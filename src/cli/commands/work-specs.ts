@@ -1,4 +1,4 @@
-/** `coordinate work_specs`: the names, or with `--details` how each is set. */
+/** `coordinate work_specs`: lists the names, or with `--details` the settings of each. */
 import {
   defaultMeta,
   eachRow,
@@ -18,11 +18,11 @@ import { aboutEmptyNamespace } from "../naming.ts";
 import { counted, duration, unitsIn } from "../units.ts";
 import { show } from "./set.ts";
 
-/** All of them, page after page: there are dozens, and where there are thousands nobody holds them all at once. */
+/** All work specs, page by page: usually dozens, but thousands are never in memory at once. */
 export const allWorkSpecs = (coordinate: Coordinate, ns: string): AsyncGenerator<WorkSpecRow> =>
   eachRow((from) => coordinate.listWorkSpecs(ns, { limit: 1000, ...from }));
 
-/** Shown in columns, or together as one note. */
+/** Fields without a note of their own: they have a column, or a combined note. */
 const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
   "priority",
   "weight",
@@ -40,7 +40,7 @@ const notNoted: ReadonlySet<string> = new Set<keyof WorkSpecMeta>([
   "requires",
 ]);
 
-/** What is set otherwise than usual, in a few words. */
+/** The settings that differ from the defaults, in a few words. */
 function notes({ meta }: WorkSpecRow): string {
   const every = meta.intervalMs > 0 ? ` every ${duration(meta.intervalMs)}` : "";
   const unusual = metaFields.filter(

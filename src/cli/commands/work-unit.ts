@@ -1,4 +1,4 @@
-/** `coordinate work_unit`: all that is known of units: every attempt, what went wrong, where the unit came from. */
+/** `coordinate work_unit`: everything about units: every attempt, the errors, where the unit came from. */
 import {
   dataByteLength,
   dataGetText,
@@ -26,9 +26,9 @@ interface Options extends NamingOptions {
   all?: boolean;
 }
 
-/** Attempts of one unit that are shown unasked. */
+/** How many attempts of a unit are shown without `--all`. */
 const few = 20;
-/** Generations that a lineage is followed up: a loop of work specs has no first one. */
+/** How many generations of a lineage are followed: a loop of work specs has no first one. */
 const deepest = 20;
 
 interface Ancestor {
@@ -42,7 +42,7 @@ interface Ancestor {
 interface Record_ {
   unit: WorkUnitRow;
   attempts: AttemptRow[];
-  /** The attempt that made it, the one that made that attempt's unit, and so on. */
+  /** The attempt that created the unit, then the attempt that created that attempt's unit, and so on. */
   lineage: Ancestor[];
 }
 
@@ -86,16 +86,16 @@ export default command<Options>({
   },
 });
 
-/** Numbers of the statuses, as the Python tool shows them; to it a delayed unit is available. */
+/** The status numbers of the Python tool, for which a delayed unit is available. */
 const pythonStatus = { available: 1, delayed: 1, blocked: 2, pending: 3, finished: 4, failed: 5 } as const;
 
-/** The Python tool's own layout: status by number, when the lease ends, who holds it, traceback. */
+/** The layout of the Python tool: status number, end of the lease, holder, traceback. */
 async function printAsPython(context: Context, unit: WorkUnitRow, now: number): Promise<void> {
   const { out } = context;
   const { coordinate, ns } = await context.work();
   out.line(`${show(unit.name)} (${pythonStatus[unit.status]})`);
   const holder = unit.status === "available" || unit.status === "delayed" ? null : unit.activeAttempt;
-  // of one that has ended, when that was
+  // for an ended attempt, its end time
   out.line(`  Expires: ${ctime(holder === null ? now : holder.endTime || holder.expirationTime)}`);
   if (holder !== null) {
     const [worker] = await coordinate.getWorkers(ns, [holder.worker]);
@@ -105,7 +105,7 @@ async function printAsPython(context: Context, unit: WorkUnitRow, now: number): 
   if (traceback !== null) out.line(`  Traceback:\n${showText(traceback)}`);
 }
 
-/** "host on addresses", as far as the worker told. */
+/** "host on addresses", as far as the worker reported them. */
 function whereabouts(worker: WorkerRow | null): string {
   const told = new Map(worker === null ? [] : environment(worker));
   const host = told.get("fqdn") ?? told.get("hostname") ?? told.get("host") ?? "";
@@ -115,7 +115,7 @@ function whereabouts(worker: WorkerRow | null): string {
   return [host, addresses].filter((part) => part !== "").join(" on ") || "No information";
 }
 
-/** As C's ctime has it: "Thu Jan  1 00:00:00 1970". */
+/** Like ctime of C: "Thu Jan  1 00:00:00 1970". */
 function ctime(at: number): string {
   const date = new Date(at);
   const day = String(date.getDate()).padStart(2, " ");
@@ -189,7 +189,7 @@ function print(context: Context, { unit, attempts, lineage }: Record_, options: 
 
 const whenText = (at: number, now: number): string => `${time(at, now)}, ${relative(at, now)}`;
 
-/** In one line as far as it goes; a traceback stands below, with its attempt. */
+/** The data in one line, cut to the window. The traceback is printed below, with its attempt. */
 function dataLine({ out }: Context, { data }: WorkUnitRow, full: boolean): string {
   if (data === null) return "none";
   const { text } = dataToJson(data);

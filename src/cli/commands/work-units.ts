@@ -1,4 +1,4 @@
-/** `coordinate work_units`: which units a work spec has; never all of millions unless that is asked for. */
+/** `coordinate work_units`: lists the units of a work spec; millions only on request. */
 import { Buffer } from "node:buffer";
 import {
   dataGetText,
@@ -26,7 +26,7 @@ interface Options extends NamingOptions {
   print0?: boolean;
 }
 
-/** Without a limit: what a person can look through, or what the Python daemon gave a script. */
+/** Default limits: what a person can read, and what the Python daemon returned to a script. */
 const fewForPeople = 100;
 const fewForScripts = 1000;
 
@@ -74,7 +74,7 @@ export function readStatuses(words: readonly string[]): WorkUnitStatus[] {
 
 type Where = Pick<WorkUnitQuery, "statuses" | "prefix">;
 
-/** Page after page, each printed before the next is asked for. */
+/** Prints each page before it fetches the next. */
 async function print(
   context: Context,
   workSpec: string,
@@ -89,7 +89,7 @@ async function print(
   if (out.json) out.stream.write("[");
   const pages = firstPages(limit, (page) => coordinate.listWorkUnits(ns, workSpec, { ...where, ...page }));
   for await (const page of pages) {
-    // one write a page: a million small ones would take longer than the asking
+    // one write per page: a million small writes would take longer than the queries
     const pieces: Uint8Array[] = [];
     for (const row of page.rows) {
       if (out.json) pieces.push(Buffer.from(`${shown === 0 ? "" : ","}\n  ${jsonOf(row, options)}`));
@@ -100,7 +100,7 @@ async function print(
     }
     out.stream.write(Buffer.concat(pieces));
     more = page.next !== null;
-    // a reader that is slower than we are is waited for: millions of names must not pile up here
+    // wait for a slow reader: millions of names must not pile up in memory
     if (out.stream.writableNeedDrain) await new Promise((resolve) => out.stream.once("drain", resolve));
   }
   if (out.json) out.line(shown === 0 ? "]" : "\n]");
@@ -128,7 +128,7 @@ function printDetails({ out }: Context, row: WorkUnitRow): void {
     const lines = showJson(writeJson(rawData(row.data), 2))
       .split("\n")
       .filter((line) => traceback === null || !/^ {2}"traceback": /.test(line));
-    // where the traceback was the last member, the one before it is now
+    // when the traceback was the last member, the member before it loses its comma
     lines.forEach((line, i) => out.line(`  ${i === lines.length - 2 ? line.replace(/,$/, "") : line}`));
   }
   if (traceback === null) return;
@@ -138,7 +138,7 @@ function printDetails({ out }: Context, row: WorkUnitRow): void {
 
 const attempted = ({ attempts }: WorkUnitRow): string => `${attempts} attempt${attempts === 1 ? "" : "s"}`;
 
-/** How many are not shown is known where the counts say it; a prefix would have to be counted. */
+/** The tally tells how many units are not shown; with a prefix they would have to be counted. */
 async function tellMore(context: Context, workSpec: string, where: Where, shown: number): Promise<void> {
   const { coordinate, ns } = await context.work();
   let left = "more";

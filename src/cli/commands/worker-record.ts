@@ -1,4 +1,4 @@
-/** `coordinate worker NAME`: what is known of one worker, and what it works on. */
+/** `coordinate worker NAME`: shows the record of one worker, and what it works on. */
 import { CoordinateError } from "../../core/index.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";

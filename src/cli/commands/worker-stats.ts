@@ -1,4 +1,4 @@
-/** `coordinate worker_stats`: how many workers there are. */
+/** `coordinate worker_stats`: counts the workers. */
 import { command } from "../command.ts";
 import { exit } from "../failure.ts";
 import { listWorkers } from "../worker-list.ts";

@@ -1,4 +1,4 @@
-/** `coordinate worker`: runs a worker until it is stopped. `coordinate worker NAME`: the record of one. */
+/** `coordinate worker`: runs a worker until it is stopped. `coordinate worker NAME`: shows the record of one. */
 import { rmSync, writeFileSync } from "node:fs";
 import type { Namespace } from "../../objects/index.ts";
 import { defaultConcurrency, runWorker, type Logger } from "../../worker/index.ts";
@@ -28,7 +28,7 @@ interface Options extends WorkerOptionTexts, Omit<JobsWorkerOptions, keyof Worke
   foreground?: boolean;
 }
 
-/** As the Python worker: told twice to stop, it had to leave work behind. */
+/** Exit code as of the Python worker: a second stop signal made it abandon running work. */
 const forced = 2;
 
 export default command<Options>({
@@ -59,9 +59,9 @@ export default command<Options>({
   },
 });
 
-/** A worker in a namespace that somebody misspelt waits for ever, and looks well. */
+/** Warns of an empty namespace: in a misspelt one, a worker would wait for ever and look healthy. */
 async function warnOfEmptyNamespace({ verbs, name }: Namespace, log: Logger): Promise<void> {
-  // a coordinator that does not answer is waited for below
+  // an unreachable coordinator is no error here: the worker waits for it below
   const page = await verbs.listWorkSpecs(name, { limit: 1 }).catch(() => null);
   if (page?.rows.length === 0) log.warn(await aboutEmptyNamespace(verbs, name));
 }

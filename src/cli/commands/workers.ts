@@ -1,4 +1,4 @@
-/** `coordinate workers`: who works here, as a tree of parents and children. */
+/** `coordinate workers`: lists the workers, as a tree of parents and children. */
 import { dataToJson, decodeData, jsonData, type WorkerRow } from "../../core/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
@@ -41,7 +41,7 @@ export default command<Options>({
   },
 });
 
-/** As the Python daemon counted them: one that only asked for work, or was named as a parent, has not registered. */
+/** As in the Python daemon: a worker that only requested work, or was only named as a parent, is not registered. */
 export const isRegistered = ({ mode, data }: WorkerRow): boolean => mode !== "" || data !== null;
 
 function printTree({ out }: Context, rows: readonly WorkerRow[]): void {
@@ -57,7 +57,7 @@ function printTree({ out }: Context, rows: readonly WorkerRow[]): void {
   );
 }
 
-/** As the Python tool: the id and the mode, then a line for each entry of the environment. */
+/** As in the Python tool: the id and the mode, then a line for each entry of the environment. */
 function printPlain({ out }: Context, row: WorkerRow, details: boolean): void {
   out.line(`${show(row.name)} (${show(row.active ? row.mode : "gone")})`);
   if (!details) return;
@@ -66,7 +66,7 @@ function printPlain({ out }: Context, row: WorkerRow, details: boolean): void {
 
 export function environment({ data }: WorkerRow): [key: string, value: string][] {
   if (data === null) return [];
-  // by way of JSON, in which bytes that Python 2 wrote are text
+  // through JSON, which turns bytes written by Python 2 into text
   const shown = decodeData(jsonData(dataToJson(data).text, { maxBytes: Infinity }));
   return Object.entries(shown).map(([key, value]) => [
     key,

@@ -1,6 +1,6 @@
 /**
- * The part of Node's Buffer that the client and the data functions of core use, for the browser. The bundle has it in
- * the place of `node:buffer`; behaviour is Node's, as test/dashboard/buffer.test.ts compares.
+ * The part of Node's Buffer that the client and the data functions of core use, for the browser. The bundle uses it in place of
+ * `node:buffer`; test/dashboard/buffer.test.ts checks that it behaves like Node's.
  */
 type Encoding = "utf8" | "hex" | "base64" | "base64url";
 
@@ -159,7 +159,7 @@ function decoded(text: string, encoding: Encoding): Buffer {
   }
 }
 
-/** In pieces: a call with a million arguments would overflow the stack. */
+/** Encodes in chunks: a call with a million arguments would overflow the stack. */
 function base64(bytes: Uint8Array): string {
   let letters = "";
   for (let at = 0; at < bytes.length; at += 8192)

@@ -1,4 +1,4 @@
-/** Takes the place of the client's Node transports in the bundle: the dashboard gives the client a transport of its own. */
+/** Replaces the Node transports of the client in the bundle: the dashboard gives the client its own transport. */
 const noNode = (): never => {
   throw new Error("there is no node:http in a browser");
 };

@@ -1,4 +1,4 @@
-/** Adding units from text: every line is read by the rule of the command line, and those that cannot be are told by line. */
+/** Adds units from text. Lines are parsed as on the command line; errors are reported by line. */
 import { isCoordinateError, readUnitLine, type WorkUnitInput } from "../../core/index.ts";
 import { client, messageOf } from "./connection.ts";
 
@@ -12,7 +12,7 @@ export interface ReadUnits {
   readonly errors: readonly LineError[];
 }
 
-/** As lines of JSON; or, where the first line is no JSON, a name on each line. */
+/** Parses lines of JSON; when the first line is no JSON, each line is a name. */
 export function readUnits(text: string): ReadUnits & { readonly asNames: boolean } {
   const lines = text.split(/\r?\n/);
   const first = lines.find((line) => line.trim() !== "")?.trim() ?? "";
@@ -32,7 +32,7 @@ export function readUnits(text: string): ReadUnits & { readonly asNames: boolean
   return { units, errors, asNames };
 }
 
-/** A file as text; what ends in .gz is unpacked here. */
+/** The text of a file; a .gz file is decompressed. */
 export async function readFile(file: File): Promise<string> {
   if (!file.name.endsWith(".gz")) return file.text();
   return new Response(file.stream().pipeThrough(new DecompressionStream("gzip"))).text();
@@ -45,8 +45,8 @@ export interface AddProgress {
 }
 
 /**
- * Adds them a thousand at a time; stops when the signal aborts. A batch that is refused is halved until the lines that
- * are to blame are found; the others are added.
+ * Adds units in batches of a thousand; stops when the signal aborts. A refused batch is halved until the bad lines are found; the
+ * other lines are added.
  */
 export async function addUnits(
   ns: string,

@@ -1,4 +1,4 @@
-/** What administrators see of the daemon: its tokens, and its audit log. */
+/** Data for administrators of the daemon: its tokens and its audit log. */
 import {
   useInfiniteQuery,
   useQuery,
@@ -14,10 +14,10 @@ import type { Scope } from "./session.ts";
 export interface TokenRow {
   readonly id: string;
   readonly name: string;
-  /** In a namespace, or `*` for all. */
+  /** The scopes in a namespace; `*` for all namespaces. */
   readonly grants: readonly { readonly namespace: string; readonly scopes: readonly Scope[] }[];
   readonly created: number;
-  /** 0 is never. */
+  /** 0: never. */
   readonly expires: number;
 }
 
@@ -49,7 +49,7 @@ export async function revoke(id: string): Promise<void> {
   await send("DELETE", `/v1/tokens/${nameToUrl(id)}`);
 }
 
-/** The newest lines first, a page at a time. */
+/** Pages of the audit log, newest lines first. */
 export function useAudit(): UseInfiniteQueryResult<InfiniteData<AuditPage>> {
   return useInfiniteQuery({
     queryKey: ["audit"],

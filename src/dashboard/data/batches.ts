@@ -1,4 +1,4 @@
-/** Batches: units that belong together, with their counts, and where their units are. */
+/** Batches: units that belong together, their counts, and their work specs. */
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { batchLabel, type BatchAction, type BatchRow, type Tally } from "../../core/index.ts";
 import { client } from "./connection.ts";
@@ -18,7 +18,7 @@ export function useBatches(ns: string): UseQueryResult<{ rows: BatchRow[]; more:
   });
 }
 
-/** The counts of a batch by work spec, read where its label leads; work specs without any are left out. */
+/** The counts of a batch by work spec, found by its label; work specs without any are left out. */
 export function useBatchUnits(
   ns: string,
   batch: string,

@@ -1,7 +1,7 @@
 /**
- * Changes of many units, as operations that can be watched and stopped. The matching units are read in name order, a
- * few hundred at a time, and changed by name: what was done stays done when an operation is stopped, and nothing that
- * was not reached is touched. An operation runs in this tab and goes on while other pages are looked at.
+ * Changes of many units, as operations that can be watched and stopped. An operation reads the matching units in name order, a
+ * few hundred at a time, and changes them by name. When it is stopped, finished changes stay and the remaining units are not
+ * touched. An operation runs in this tab and continues while the user visits other pages.
  */
 import { useSyncExternalStore } from "react";
 import { eachPage, type WorkUnitQuery } from "../../core/index.ts";
@@ -17,7 +17,7 @@ export type BulkAction =
 export interface BulkTarget {
   readonly ns: string;
   readonly spec: string;
-  /** These, or all that match the query. */
+  /** These units, or all that match the query. */
   readonly names?: readonly string[];
   readonly query?: WorkUnitQuery;
 }
@@ -26,7 +26,7 @@ export interface Operation {
   readonly id: number;
   readonly title: string;
   readonly total: number;
-  /** Units that were gone through, and those of them that the action touched. */
+  /** The units processed so far, and those of them that the action changed. */
   readonly seen: number;
   readonly changed: number;
   readonly state: "running" | "done" | "stopped" | "failed";
@@ -65,13 +65,13 @@ let lastId = 0;
 interface BulkOptions {
   readonly title: string;
   readonly total: number;
-  /** So many units a second at most; 0 is as fast as it goes. */
+  /** The maximum rate, in units a second; 0 is unlimited. */
   readonly perSecond?: number;
-  /** So many units in all. */
+  /** The maximum number of units. */
   readonly max?: number;
 }
 
-/** Starts it; the operation tells how it goes. */
+/** Starts an operation, which reports its own progress. */
 export function startOperation(target: BulkTarget, action: BulkAction, options: BulkOptions): number {
   const id = (lastId += 1);
   const stop = new AbortController();
@@ -90,7 +90,7 @@ export function startOperation(target: BulkTarget, action: BulkAction, options: 
     },
   ];
   for (const listener of listeners) listener();
-  // not awaited: how it ends is in the operation
+  // not awaited: the operation records how it ends
   void run(id, target, action, options, stop.signal);
   return id;
 }

@@ -1,4 +1,4 @@
-/** The daemon that served this page, by the project's REST client. The token lives as long as the tab. */
+/** The connection to the daemon that served this page, by the project's REST client. The token is kept for the lifetime of the tab. */
 import { useSyncExternalStore } from "react";
 import { fetchTransport, RestClient, RestError, TransportError } from "../../rest/client.ts";
 import { isCoordinateError } from "../../core/index.ts";
@@ -35,7 +35,7 @@ export const useToken = (): string | null =>
     () => token,
   );
 
-/** What is about the daemon itself is no verb: by the same transport as the verbs. */
+/** Reads a document about the daemon itself, for which there is no verb, over the same transport. */
 export const readText = (path: string): Promise<string> => send("GET", path);
 
 export async function send(method: "GET" | "DELETE", path: string): Promise<string> {
@@ -46,7 +46,7 @@ export async function send(method: "GET" | "DELETE", path: string): Promise<stri
   try {
     document = JSON.parse(answer.text) as typeof document;
   } catch {
-    // a proxy's page: the status says what there is to say
+    // not JSON, probably the page of a proxy: report the status alone
   }
   const { code, message } = document;
   throw new RestError(
@@ -59,14 +59,14 @@ export async function send(method: "GET" | "DELETE", path: string): Promise<stri
 export const isUnauthorized = (error: unknown): boolean => error instanceof RestError && error.status === 401;
 export const isForbidden = (error: unknown): boolean => error instanceof RestError && error.status === 403;
 
-/** Whether trying again may help: the daemon was not reached, or cannot answer now. */
+/** Whether a retry may help: the daemon was not reached, or cannot answer now. */
 export const isTransient = (error: unknown): boolean =>
   error instanceof TransportError ||
   isCoordinateError(error, "unavailable") ||
   isCoordinateError(error, "closed") ||
   (error instanceof RestError && (error.status === 429 || error.status >= 500));
 
-/** For a person: what went wrong, and what to do about it where that is known. */
+/** A message for people: what went wrong, and what to do about it where that is known. */
 export function sayError(error: unknown): string {
   if (isForbidden(error)) return `${messageOf(error)}. Sign in with another token, or ask for one that may.`;
   if (isUnauthorized(error)) return "The token is not known here any more: sign in again.";

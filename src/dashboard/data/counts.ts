@@ -1,13 +1,13 @@
 /**
- * Counts by status, and what follows from looking at them again and again: rates, a history of this tab, the time until
- * nothing waits. What happened before is the daemon's to tell: `history.ts`.
+ * Counts by status, and what follows from repeated counts: rates, a history of this tab, the time until nothing waits. For the
+ * time before, the daemon has records: `history.ts`.
  */
 import { useQuery, type QueryClient, type UseQueryResult } from "@tanstack/react-query";
 import type { Spread, Tally, TallyRow } from "../../core/index.ts";
 import { client } from "./connection.ts";
 import { every } from "./live.ts";
 
-/** One look at a work spec's counts, as totals that only grow where nothing is deleted by hand. */
+/** One sample of a work spec's counts, as totals that only grow unless units are deleted by hand. */
 interface Sample {
   readonly at: number;
   readonly added: number;
@@ -19,13 +19,13 @@ interface Sample {
 
 export interface Point {
   readonly at: number;
-  /** Per second since the point before. */
+  /** Per second since the previous point. */
   readonly added: number;
   readonly finished: number;
   readonly failed: number;
   readonly waiting: number;
   readonly pending: number;
-  /** How long attempts took and units had waited, where the daemon has told it. */
+  /** How long attempts took and units had waited, when the daemon has reported it. */
   readonly duration?: Spread | null;
   readonly wait?: Spread | null;
 }
@@ -36,7 +36,7 @@ export interface Rates {
   readonly failed: number;
   /** Finished and failed. */
   readonly out: number;
-  /** Over how long they were measured; 0 when nothing was yet. */
+  /** The time span of the measurement; 0 before there is one. */
   readonly overMs: number;
 }
 
@@ -46,7 +46,7 @@ export const open = (counts: Tally): number =>
   counts.available + counts.delayed + counts.blocked + counts.pending;
 export const waiting = (counts: Tally): number => counts.available + counts.delayed + counts.blocked;
 
-/** Two rings: every second of ten minutes, every ten seconds of three hours. */
+/** Two ring buffers: ten minutes at one sample a second, three hours at one every ten seconds. */
 const rings = [
   { spacingMs: 900, max: 600 },
   { spacingMs: 10_000, max: 1080 },
@@ -95,13 +95,13 @@ function sampleOf(at: number, rows: readonly TallyRow[]): Sample {
   return sum;
 }
 
-/** What was seen of a work spec, or of the namespace (null), since a time; between two looks a rate is even. */
+/** The samples of a work spec, or of the namespace (null), since a time, as points with the mean rate between two samples. */
 export function seenPoints(ns: string, spec: string | null, from: number, now = Date.now()): Point[] {
   const samples = kept.get(keyOf(ns, spec))?.since(from, now) ?? [];
   return samples.slice(1).map((sample, i) => {
     const before = samples[i]!;
     const seconds = (sample.at - before.at) / 1000;
-    // deleting and retrying make totals smaller: that is no negative work
+    // deleting and retrying decrease the totals: the rate must not be negative
     const per = (key: "added" | "finished" | "failed"): number =>
       Math.max(0, (sample[key] - before[key]) / seconds);
     return {
@@ -115,7 +115,7 @@ export function seenPoints(ns: string, spec: string | null, from: number, now = 
   });
 }
 
-/** Over the last half minute of looks. */
+/** The rates over the samples of the last half minute. */
 export function rates(ns: string, spec: string | null, overMs = 30_000): Rates {
   const now = Date.now();
   const samples = kept.get(keyOf(ns, spec))?.since(now - overMs, now) ?? [];
@@ -140,7 +140,7 @@ export interface Drain {
   readonly value: number;
 }
 
-/** How long until nothing waits, if all goes on as in the last half minute. */
+/** How long until nothing waits, at the rates of the last half minute. */
 export function drain(counts: Tally, { added, out, overMs }: Rates, paused: boolean): Drain {
   const left = counts.available + counts.pending;
   if (left === 0) return { text: "empty", value: 0 };
@@ -159,16 +159,16 @@ export function useCounts(ns: string): UseQueryResult<TallyRow[]> {
       remember(ns, rows);
       return rows;
     },
-    // counted from the last answer or the last time that the stream told them
+    // measured from the last response or the last counts from the stream
     refetchInterval: every(2500),
   });
 }
 
-/** Counts that came without being asked for. */
+/** Takes counts that the stream pushed. */
 export const takeCounts =
   (cache: QueryClient) =>
   (ns: string, rows: readonly TallyRow[]): void => {
-    // an answer that is on its way is older
+    // a pending response is older
     void cache.cancelQueries({ queryKey: ["counts", ns] });
     remember(ns, rows);
     cache.setQueryData(["counts", ns], rows);
@@ -180,7 +180,7 @@ function remember(ns: string, rows: readonly TallyRow[]): void {
   for (const row of rows) keep(ns, row.workSpec, sampleOf(at, [row]));
 }
 
-/** Per work spec, since when its oldest available unit waits. */
+/** Since when the oldest available unit waits, by work spec. */
 export function useWaiting(ns: string): UseQueryResult<Map<string, { since: number; exact: boolean }>> {
   return useQuery({
     queryKey: ["waiting", ns],

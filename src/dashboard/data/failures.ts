@@ -1,10 +1,10 @@
-/** Failure groups: the failed units of a work spec by what went wrong, with the counts that the daemon keeps. */
+/** Failure groups: the failed units of a work spec by error, with the counts that the daemon keeps. */
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import type { FailureRow } from "../../core/index.ts";
 import { client } from "./connection.ts";
 import { every } from "./live.ts";
 
-/** A group, and how fast it has grown while this tab looked. */
+/** A group, and how fast it grows, as seen by this tab. */
 export interface FailureGroup extends FailureRow {
   readonly perMinute: number;
 }
@@ -12,7 +12,7 @@ export interface FailureGroup extends FailureRow {
 const rememberedMs = 300_000;
 const seen = new Map<string, { at: number; count: number }[]>();
 
-/** Units a minute, from what this tab has seen in the last minutes. A group that was retried meanwhile counts anew. */
+/** Units a minute, over the last five minutes in this tab. When a count decreases, because units were retried, it starts anew. */
 function grown(key: string, count: number, now: number): number {
   const before = (seen.get(key) ?? []).filter(({ at }) => now - at < rememberedMs);
   const kept = (before.at(-1)?.count ?? 0) > count ? [] : before;

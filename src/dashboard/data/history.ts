@@ -1,6 +1,6 @@
 /**
- * What happened over time. The daemon's records go as far back as they are kept; what this tab has seen since the newest of them
- * makes the end of the line live. A daemon that keeps no records leaves what the tab has seen.
+ * What happened over time. The daemon's records go as far back as they are kept; the samples of this tab since the newest record
+ * keep the end of the line live. Without records of the daemon, only the samples are shown.
  */
 import { keepPreviousData, useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { useMemo } from "react";
@@ -23,13 +23,13 @@ export interface Mark {
 export interface TimeSeries {
   readonly points: readonly Point[];
   readonly marks: readonly Mark[];
-  /** Points further apart than this have a gap between them: no daemon kept records then. */
+  /** Points further apart than this have a gap between them: no daemon kept records in that time. */
   readonly gapMs: number;
-  /** Whether the daemon has records of this time. */
+  /** Whether the daemon has records for this time. */
   readonly recorded: boolean;
 }
 
-/** In a longer range than this, what this tab has seen is one point, as wide as a record. */
+/** In a longer range than this, the samples of this tab become one point, as wide as a record. */
 const fine = 900_000;
 
 function meanOf(tail: readonly Point[]): readonly Point[] {
@@ -69,7 +69,7 @@ export function useTimeSeries(ns: string, spec: string | null, window: Window): 
   );
   const { stepMs = 0 } = own.data ?? {};
   const end = own.data === undefined ? from : own.data.to - ahead();
-  // what this tab has seen is finer than a minute, and of now
+  // the samples of this tab are finer than a minute and current
   const tail =
     range === null || stepMs > 60_000
       ? []
@@ -87,7 +87,7 @@ export function useTimeSeries(ns: string, spec: string | null, window: Window): 
   };
 }
 
-/** Of a work spec, a step in which the daemon kept records and has none of it is one in which nothing happened. */
+/** For a work spec, a step without a record is zero when the daemon kept records of the namespace in that step. */
 function recordedPoints(
   answer: History | undefined,
   whole: History | undefined,
@@ -127,7 +127,7 @@ const nothing: HistoryPoint = {
   changes: [],
 };
 
-/** Rates of the step, at its end; of the newest step, over as much of it as there was. */
+/** The rates of a step, placed at its end; for the newest step, over the part that has passed. */
 function pointOf(point: HistoryPoint, { stepMs, to }: History, offset: number): Point {
   const end = Math.min(point.time + stepMs, Math.max(to, point.time + 1000));
   const seconds = (end - point.time) / 1000;
@@ -147,15 +147,15 @@ export interface Sparks {
   readonly from: number;
   readonly to: number;
   readonly gapMs: number;
-  /** Empty where the daemon keeps no records. */
+  /** Empty when the daemon keeps no records. */
   readonly bySpec: ReadonlyMap<string, readonly Point[]>;
-  /** How many attempts began in all, and of each work spec. */
+  /** How many attempts began: in total (null), and by work spec. */
   readonly started: ReadonlyMap<string | null, number>;
 }
 
 const hour = 3_600_000;
 
-/** Every work spec over the last hour, in minutes; of more than one answer has, those alone that are looked at. */
+/** Every work spec over the last hour, by minute. When there are too many for one response, only those in `only`. */
 export function useSparks(ns: string, only?: readonly string[]): Sparks {
   const { data } = useQuery({
     queryKey: ["history", ns, "each", only],

@@ -1,4 +1,4 @@
-/** Jobs: units of the work specs that are made for them, read as the records that people know. */
+/** Jobs: the units of work specs that hold jobs, read as job records. */
 import { useMemo } from "react";
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { decodeData, type WorkUnitRow, type WorkUnitStatus } from "../../core/index.ts";
@@ -32,14 +32,14 @@ export interface JobLook {
   readonly unit: WorkUnitRow;
 }
 
-/** Ids begin with the time they were made at: the smallest of a moment. */
+/** The smallest id of a point in time: ids begin with their creation time. */
 const firstIdAt = (time: number): string => {
   const hex = Math.max(0, Math.floor(time)).toString(16).padStart(12, "0");
   return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;
 };
 
 export interface JobFilter {
-  /** How far back; 0 is everything. */
+  /** How far back; 0 is unlimited. */
   readonly sinceMs: number;
   readonly status: WorkUnitStatus | "";
   readonly label: string;
@@ -47,7 +47,7 @@ export interface JobFilter {
 
 const max = 500;
 
-/** The newest first, of at most so many that were scheduled in that time. */
+/** Jobs scheduled in that time, newest first, at most `max` of each work spec. */
 export function useJobs(
   ns: string,
   specs: readonly string[],

@@ -1,8 +1,7 @@
 /**
- * What happens, as it happens: one stream of events of the namespace on the screen. An event says which kinds of data
- * are out of date; what is on the screen of them is then read again, at most every so often however much happens. The counts by
- * status come with the stream itself.
- * A tab that is not looked at holds no stream. Space holds the picture.
+ * Live updates: one event stream for the namespace on the screen. An event names the kinds of data that are out of date. The
+ * visible queries of these kinds are then read again, at limited rates however many events arrive. The counts by status arrive in
+ * the stream itself. A hidden tab closes its stream. The space key pauses updates.
  */
 import { useEffect, useSyncExternalStore } from "react";
 import type { QueryClient } from "@tanstack/react-query";
@@ -10,7 +9,7 @@ import { backOffMs, type TallyRow } from "../../core/index.ts";
 import type { StreamedEvent } from "../../rest/client.ts";
 import { client, isUnauthorized } from "./connection.ts";
 
-/** Kinds of data, the first part of their query keys. */
+/** Kinds of data: the first part of their query keys. */
 type Kind =
   | "counts"
   | "units"
@@ -51,12 +50,12 @@ const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
   ],
 };
 
-/** The types of changes are told at once, and then at most so often. */
+/** The daemon reports a type of change at once, and then at most this often. */
 const gatherMs = 400;
 
 /**
- * The least time between two reads of one kind: of a change after a pause, and at most where changes never cease. Counts are cheap and
- * looked at most; what a daemon works longest for is read least.
+ * The minimum time between two reads of one kind: for the first change after a pause, and the upper bound while changes keep
+ * coming. Counts are cheap and looked at most; data that costs the daemon most is read least often.
  */
 const spacingMs: Readonly<Record<Kind, readonly [afterPause: number, steady: number]>> = {
   counts: [500, 1000],
@@ -74,15 +73,15 @@ const spacingMs: Readonly<Record<Kind, readonly [afterPause: number, steady: num
   namespaces: [1000, 1000],
 };
 
-/** After so long without an event of a kind, the next one is a single change again. */
+/** After this long without an event of a kind, the next event counts as a single change again. */
 const pauseMs = 2000;
 
-/** Takes the counts of a namespace that the stream told. */
+/** Receives the counts of a namespace from the stream. */
 type OnCounts = (ns: string, rows: readonly TallyRow[]) => void;
 
 export interface LiveState {
   readonly state: "connecting" | "live" | "held" | "lost";
-  /** When something last came from the daemon; 0 before. */
+  /** When the daemon last sent something; 0 before. */
   readonly heard: number;
 }
 
@@ -94,7 +93,7 @@ class Live {
   #ns: string | null = null;
   #cache: QueryClient | null = null;
   #onCounts: OnCounts = () => undefined;
-  /** When each kind was last read, how long after that it is read again at the soonest, and when an event of it came. */
+  /** For each kind: the time of the last read, the minimum time until the next one, and the time of the last event. */
   readonly #reads = new Map<Kind, { at: number; spacing: number; heard: number }>();
   readonly #timers = new Map<Kind, ReturnType<typeof setTimeout>>();
 
@@ -122,18 +121,18 @@ class Live {
     };
   }
 
-  /** Holds the picture, or lets it go on: everything on it is read again then. */
+  /** Pauses or resumes updates; resuming reads everything on the screen again. */
   hold(held: boolean): void {
     this.#held = held;
     this.#set({ state: held ? "held" : this.#stop === null ? "connecting" : "live" });
     const cache = this.#cache;
     if (cache === null) return;
-    // an observer asks anew whether it reads by itself when its options are set; until then its old interval goes on
+    // an observer reads its refetch interval again only when its options are set
     for (const query of cache.getQueryCache().findAll({ type: "active" }))
       for (const observer of query.observers) observer.setOptions(observer.options);
     if (held) {
       this.#forgetTimers();
-      // an answer that is on its way may tell of what comes after this moment; what was never read must still appear
+      // a pending response may show later changes, so it is cancelled, unless its query has no data yet
       void cache.cancelQueries({ predicate: ({ state }) => state.data !== undefined });
     } else void cache.invalidateQueries();
   }
@@ -146,7 +145,7 @@ class Live {
   #open(): void {
     if (this.#stop !== null || this.#ns === null) return;
     this.#stop = new AbortController();
-    // not awaited: it ends by its signal and catches what fails
+    // not awaited: it ends by its signal and handles its own errors
     void this.#follow(this.#ns, this.#stop.signal);
   }
 
@@ -172,7 +171,7 @@ class Live {
           onOpen: () => {
             tries = 0;
             this.#set({ state: this.#held ? "held" : "live", heard: Date.now() });
-            // what happened before the stream began, or while it was away, was not told
+            // read everything: events from before the stream opened, or while it was interrupted, were missed
             this.#changed("reset");
           },
         });
@@ -183,7 +182,7 @@ class Live {
         }
       } catch (error) {
         if (isUnauthorized(error)) {
-          // the session is what asks for a token
+          // the session query then asks for a token
           await this.#cache?.invalidateQueries({ queryKey: ["session"] });
         }
       }
@@ -205,8 +204,8 @@ class Live {
   }
 
   /**
-   * At once when the last read is long ago, else when its time has come; once for all events until then. While events come
-   * without a pause, the reads get further apart; what is rare, and changes much, is `prompt`.
+   * Reads a kind at once when the last read is long ago, otherwise when its minimum time has passed; one read covers all events
+   * until then. While events keep coming, the time between reads doubles. `prompt` is for rare events that change much.
    */
   #refresh(kind: Kind, prompt = false): void {
     const now = Date.now();
@@ -233,7 +232,7 @@ class Live {
   }
 }
 
-/** All pages of a list are read again, one after the other: so many seconds apart as there are more than one. */
+/** A list is read again page by page: with n pages, at most once every n - 1 seconds. */
 function isDue({ data, dataUpdatedAt }: { data: unknown; dataUpdatedAt: number }): boolean {
   const pages = (data as { pages?: unknown } | undefined)?.pages;
   return !Array.isArray(pages) || Date.now() - dataUpdatedAt >= (pages.length - 1) * 1000;
@@ -243,7 +242,7 @@ export const live = new Live();
 
 export const useLive = (): LiveState => useSyncExternalStore(live.subscribe, live.read);
 
-/** Follows a namespace as long as the caller is on the screen. */
+/** Follows a namespace while the calling component is mounted. */
 export function useFollow(
   ns: string,
   cache: QueryClient,
@@ -253,7 +252,7 @@ export function useFollow(
   useEffect(() => live.watch(ns, cache, onCounts(cache)), [ns, cache, token, onCounts]);
 }
 
-/** Data that is read again by itself, besides what events say: other daemons on the same store tell their own part. */
+/** A refetch interval besides the events: the stream has no events of other daemons on the same store. */
 export const every =
   (ms: number): (() => number | false) =>
   () =>

@@ -1,4 +1,4 @@
-/** A namespace at a glance: its work specs with everything that is said of each, by need. Home, flow and the rail read it. */
+/** A namespace at a glance: its work specs with all data about each, sorted by need. Home, flow and the rail use it. */
 import { useMemo } from "react";
 import { emptyTally, type AttemptRow, type TallyRow, type WorkSpecRow } from "../../core/index.ts";
 import { byNeed, conditionOf, type Condition, type SpecLook } from "../attention.ts";
@@ -20,7 +20,7 @@ export interface NamespaceLook {
   readonly workers: number | undefined;
   /** Units in all statuses. */
   readonly units: number;
-  /** What went wrong with reading, if the newest try did. */
+  /** The error of the newest read, if it failed. */
   readonly error: Error | null;
   readonly updatedAt: number;
 }
@@ -36,11 +36,11 @@ export function useLook(ns: string): NamespaceLook {
     if (specs.data === undefined || counts.data === undefined) return undefined;
     const tally = new Map(counts.data.map((row): [string, TallyRow] => [row.workSpec, row]));
     const explained = new Map(explain.data?.map((one) => [one.workSpec, one]));
-    // a child asks for what its parent says: only those that say something are looked at
+    // only workers that report requests count: a child requests the same as its parent
     const asks = (workers.data ?? [])
       .filter(({ desired }) => desired === "run")
       .flatMap((row) => toldOf(row).asks ?? []);
-    // one that asks for any runtime takes everything
+    // a request without runtimes takes everything
     const isOpen = asks.length === 0 || asks.some(({ runtimes = [] }) => runtimes.length === 0);
     const runtimes = isOpen ? null : new Set(asks.flatMap((ask) => ask.runtimes ?? []));
     const labels = asks.length === 0 ? null : asks.map((ask) => ask.labels ?? []);

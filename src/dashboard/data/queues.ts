@@ -1,4 +1,4 @@
-/** Queues of outcomes, and locks as far as they can be looked at: by their path. */
+/** Queues of outcomes, and locks, which can be read only by their path. */
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import type { QueueRow } from "../../core/index.ts";
 import { client } from "./connection.ts";
@@ -17,7 +17,7 @@ export function useQueues(ns: string): UseQueryResult<{ rows: QueueRow[]; more: 
 
 export const clearQueue = (ns: string, queue: string): Promise<number> => client.clearQueue(ns, queue);
 
-/** Who holds each of the paths, and every path above them, from the root down. */
+/** The owner of the path and of every path above it, from the root down. */
 export function useLocks(
   ns: string,
   path: readonly string[],

@@ -1,4 +1,4 @@
-/** Who looks, what they may do, and what daemon this is. */
+/** The user's rights and the daemon's properties. */
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { nameToUrl } from "../../rest/client.ts";
 import { readText } from "./connection.ts";
@@ -12,21 +12,21 @@ export interface Session {
   /** When the daemon started, by its own clock. */
   started: number;
   now: number;
-  /** Whether it asks for tokens. */
+  /** Whether the daemon requires tokens. */
   secured: boolean;
   /** The id of the token; empty without one. */
   token: string;
-  /** In the namespace that was asked about. */
+  /** In the requested namespace. */
   scopes: readonly Scope[];
   /** In all namespaces. */
   everywhere: readonly Scope[];
-  /** Whether it serves /metrics. */
+  /** Whether the daemon serves /metrics. */
   metrics: boolean;
 }
 
 let offset = 0;
 
-/** The daemon's clock: all times of rows are its own. */
+/** The time by the daemon's clock, which set all times of rows. */
 export const daemonNow = (): number => Date.now() + offset;
 
 export function useSession(ns: string | null, token: string | null): UseQueryResult<Session> {
@@ -36,7 +36,7 @@ export function useSession(ns: string | null, token: string | null): UseQueryRes
       const query = ns === null ? "" : `?namespace=${nameToUrl(ns)}`;
       const before = Date.now();
       const session = JSON.parse(await readText(`/v1/session${query}`)) as Session;
-      // to be right within the half of how long the answer took is enough for "2 s ago"
+      // accurate to half the response time, which is enough for "2 s ago"
       offset = session.now - (before + Date.now()) / 2;
       return session;
     },

@@ -1,4 +1,4 @@
-/** Work specs: their definitions, their metadata, and what the scheduler says of them. */
+/** Work specs: their definitions, their metadata, and the scheduler's explanations. */
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import {
   decodeData,
@@ -14,7 +14,7 @@ import {
 import { client } from "./connection.ts";
 import { every } from "./live.ts";
 
-/** More than anybody looks at; a namespace has dozens. */
+/** More than a user looks at; a namespace has dozens. */
 export const maxSpecs = 5000;
 
 export function useSpecs(ns: string): UseQueryResult<WorkSpecRow[]> {
@@ -28,7 +28,10 @@ export function useSpecs(ns: string): UseQueryResult<WorkSpecRow[]> {
   });
 }
 
-/** Until shortly after the next run of a schedule, which whoever looks first makes and nobody tells; half a minute at most. */
+/**
+ * Time until shortly after the next scheduled run, at most half a minute. The first query after it creates the unit, and no event
+ * reports that.
+ */
 function untilRun(specs: readonly WorkSpecRow[], now: number): number {
   const next = Math.min(
     ...specs.map(({ meta }) => (meta.nextRun > 0 && !meta.paused ? meta.nextRun : Infinity)),
@@ -47,7 +50,7 @@ export function useExplain(ns: string, request: ScheduleRequest = {}): UseQueryR
 export const setMeta = (ns: string, spec: string, change: WorkSpecMetaChange): Promise<WorkSpecMeta> =>
   client.setWorkSpecMeta(ns, spec, change);
 
-/** What the definition says, to compare with what holds now; null for data that cannot be read. */
+/** The parsed definition, to compare with the current settings; null when the data cannot be parsed. */
 export function definitionOf(row: WorkSpecRow): { data: DataObject; meta: WorkSpecMeta } | null {
   try {
     return { data: decodeData(row.data), meta: readWorkSpec(row.data).meta };

@@ -1,4 +1,4 @@
-/** The daemon: is it well, how fast does it answer, what does it use. From /readyz and, where it may be read, /metrics. */
+/** The daemon's health, latency and resource use, from /readyz and, where permitted, /metrics. */
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { readText } from "./connection.ts";
 import { every } from "./live.ts";
@@ -6,7 +6,7 @@ import { every } from "./live.ts";
 export interface Health {
   readonly ready: boolean;
   readonly message: string;
-  /** How long the store took to answer, seen from here. */
+  /** The response time of the store, measured here. */
   readonly ms: number;
 }
 
@@ -36,7 +36,7 @@ interface Sample {
   readonly value: number;
 }
 
-/** One line of the text form each; labels are quoted with \\, \" and \n escaped. */
+/** Parses the text format, one sample per line; label values are quoted, with \\, \" and \n escaped. */
 export function readMetrics(text: string): Sample[] {
   const samples: Sample[] = [];
   for (const line of text.split("\n")) {
@@ -54,7 +54,7 @@ export interface VerbFigures {
   readonly verb: string;
   readonly calls: number;
   readonly meanMs: number;
-  /** At most this long took 99 of 100, by the bounds of the buckets. */
+  /** The 99th percentile, as the upper bound of its bucket. */
   readonly p99Ms: number;
   readonly errors: number;
 }

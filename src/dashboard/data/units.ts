@@ -30,13 +30,13 @@ export interface UnitFilter {
   readonly label: string;
   /** The fingerprint of a failure group. */
   readonly error: string;
-  /** Those that ended in the last so many milliseconds; 0 is whenever. */
+  /** Only units that ended within this time; 0 is no restriction. */
   readonly withinMs: number;
 }
 
 export const everyUnit: UnitFilter = { statuses: [], prefix: "", label: "", error: "", withinMs: 0 };
 
-/** Whether kept counts answer how many match. */
+/** Whether the stored counts tell how many units match. */
 export const isCounted = ({ prefix, label, error, withinMs }: UnitFilter): boolean =>
   prefix === "" && label === "" && error === "" && withinMs === 0;
 
@@ -52,7 +52,7 @@ export function queryOf({ statuses, prefix, label, error, withinMs }: UnitFilter
   };
 }
 
-/** All that match. A filter that names nothing means everything, and says so. */
+/** All units that match. An empty filter becomes an explicit `all`. */
 export function selectionOf(filter: UnitFilter): WorkUnitSelection {
   const query = queryOf(filter);
   return Object.keys(query).length === 0 ? { all: true } : query;
@@ -72,13 +72,13 @@ export function useUnits(ns: string, spec: string, filter: UnitFilter): UnitPage
     initialPageParam: null as string | null,
     getNextPageParam: ({ next }: Page<WorkUnitRow>) => next,
     placeholderData: (before) => before,
-    // what an event did not have read again, because there are many pages
+    // for lists with many pages, which an event may not have read again
     refetchInterval: every(30_000),
     refetchOnMount: true,
   });
 }
 
-/** A prefix, a label or a failure group is counted by looking at what it names. */
+/** Counts the matches of a prefix, a label or a failure group, for which no counts are stored. */
 export function useMatching(
   ns: string,
   spec: string,
@@ -101,7 +101,7 @@ export interface UnitLook {
   readonly attempts: readonly AttemptRow[];
 }
 
-/** Null: there is no such unit. */
+/** Null when there is no such unit. */
 export function useUnit(ns: string, spec: string, name: string): UseQueryResult<UnitLook | null> {
   return useQuery({
     queryKey: ["unit", ns, spec, name],
@@ -121,10 +121,10 @@ export function useUnit(ns: string, spec: string, name: string): UseQueryResult<
   });
 }
 
-/** What the task of an attempt wrote; read every second while it runs. */
+/** What the task of an attempt logged; read every second while it runs. */
 export function useLog(ns: string, attempt: AttemptRow): UseQueryResult<AttemptLog | null> {
   return useQuery({
-    // when it ends, the last lines are read
+    // the status is in the key, so that the last lines are read when the attempt ends
     queryKey: ["log", ns, attempt.id, attempt.status],
     queryFn: async () => (await client.getAttemptLogs(ns, [attempt.id]))[0] ?? null,
     placeholderData: (before) => (before?.attempt === attempt.id ? before : undefined),
@@ -132,7 +132,7 @@ export function useLog(ns: string, attempt: AttemptRow): UseQueryResult<AttemptL
   });
 }
 
-/** Units by name, of another work spec: null where there is none, or no such work spec. */
+/** Units of another work spec by name: null for a missing unit, or when the work spec is missing. */
 export async function unitsNamed(
   ns: string,
   spec: string,
@@ -146,7 +146,7 @@ export async function unitsNamed(
   }
 }
 
-/** What went wrong, as the data of an attempt tells it; null when it does not. */
+/** The error in the data of an attempt; null when there is none. */
 export const errorOf = (data: Data | null): string | null =>
   data === null ? null : (dataGetText(data, "traceback") ?? dataGetText(data, "error"));
 

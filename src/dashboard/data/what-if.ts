@@ -1,4 +1,4 @@
-/** The record that "What if" plays again, and the slots that there are now. */
+/** The recorded load that "What if" replays, and the current slots. */
 import { keepPreviousData, useQuery, type UseQueryResult } from "@tanstack/react-query";
 import type { History, HistoryPoint, WorkerRow } from "../../core/index.ts";
 import { ranges, type Range } from "../range.ts";
@@ -20,11 +20,11 @@ export function useRecord(ns: string, range: Range): UseQueryResult<History> {
 export interface Recorded {
   readonly load: Load;
   readonly measured: ReadonlyMap<string, Waits | null>;
-  /** The most units that ran at once, by runtime. */
+  /** The maximum number of units that ran at once, by runtime. */
   readonly ran: Readonly<Record<string, number>>;
 }
 
-/** Work specs for which something happened or waits; the others would be rows of zeros. */
+/** Leaves out work specs without activity or waiting units: they would be rows of zeros. */
 export function readRecord({ from, to, stepMs, series }: History, specs: readonly SpecRow[]): Recorded {
   const steps = Math.max(1, Math.round((to - from) / stepMs));
   const points = new Map<string, readonly HistoryPoint[]>();
@@ -65,7 +65,7 @@ export function readRecord({ from, to, stepMs, series }: History, specs: readonl
   };
 }
 
-/** What workers say they have for a runtime, and at least as many as ran at once. */
+/** The slots that workers report for a runtime, but at least as many as ran at once. */
 export function slotsNow(
   runtimes: readonly string[],
   workers: readonly WorkerRow[],

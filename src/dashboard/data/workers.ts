@@ -1,4 +1,4 @@
-/** Workers: who is there, below whom, and what each holds. */
+/** Workers: their tree, and the attempts that each holds. */
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import {
   decodeData,
@@ -25,7 +25,7 @@ export function useWorkers(ns: string): UseQueryResult<WorkerRow[]> {
   });
 }
 
-/** Those that have not checked in any more, the ones heard of last first; of the first thousand by name. */
+/** Workers that no longer check in, the last seen first; from the first thousand by name. */
 export function useGone(ns: string, enabled: boolean): UseQueryResult<WorkerRow[]> {
   return useQuery({
     queryKey: ["workers", ns, "gone"],
@@ -44,7 +44,10 @@ export interface Held {
   readonly all: readonly AttemptRow[];
 }
 
-/** What they hold now: one request for each worker at the top, with what its children hold, and one for its own. */
+/**
+ * The attempts that workers hold are read for at most this many top-level workers: one request for a worker, and one for its
+ * children.
+ */
 const maxRoots = 50;
 
 export function useHeld(ns: string, workers: readonly WorkerRow[] | undefined): UseQueryResult<Held> {
@@ -75,7 +78,7 @@ export function useHeld(ns: string, workers: readonly WorkerRow[] | undefined): 
   });
 }
 
-/** What a worker says of where it runs; each part only as far as it said it. */
+/** What a worker reports about itself; every part is optional. */
 export interface WorkerTold {
   host?: string;
   pid?: number;
@@ -85,7 +88,7 @@ export interface WorkerTold {
   rss?: number;
   totalMemory?: number;
   slots?: number;
-  /** What it asks for, one request for each of its runtimes. */
+  /** Its requests to the scheduler, one for each of its runtimes. */
   asks?: readonly ScheduleRequest[];
 }
 
@@ -115,7 +118,7 @@ export function toldOf({ data }: WorkerRow): WorkerTold {
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
 }
 
-/** Only what a request may hold: the data of a worker is its own. */
+/** Reads only valid fields: a worker may store any data. */
 function readAsk(given: unknown): ScheduleRequest {
   const ask = (typeof given === "object" && given !== null ? given : {}) as Record<string, unknown>;
   const texts = (value: unknown): string[] | undefined =>

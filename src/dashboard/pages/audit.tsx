@@ -1,4 +1,4 @@
-/** The audit log: who changed what, and who was refused; the newest first. For administrators. */
+/** The audit log: who changed what, and which requests were refused; newest first. For administrators. */
 import { useMemo, type ReactNode } from "react";
 import { useAudit, useTokens } from "../data/admin.ts";
 import { sayError } from "../data/connection.ts";

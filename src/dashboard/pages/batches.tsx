@@ -1,4 +1,4 @@
-/** Batches: how far each has come, what its units are, what follows; batches in batches stand below their parent. */
+/** Batches: their progress, their units, and what follows; nested batches are below their parent. */
 import { useMemo, useState, type ReactNode } from "react";
 import type { BatchAction, BatchRow } from "../../core/index.ts";
 import { changeBatch, useBatches, useBatchUnits } from "../data/batches.ts";
@@ -16,17 +16,20 @@ import { Heads } from "../parts/heads.tsx";
 interface Placed {
   readonly batch: BatchRow;
   readonly depth: number;
-  /** It and all batches in it: what is done to a batch is done to all of them. */
+  /** The batch and all batches nested in it: an action applies to all of them. */
   readonly whole: readonly BatchRow[];
 }
 
 const open = ({ total, finished, failed }: BatchRow): number => total - finished - failed;
 
-/** What an action would touch. A batch in a batch counts there as a unit: of more than one it is no number of units. */
+/**
+ * How many units an action would change. A nested batch counts as one unit of its parent, so the sum is only meaningful for a
+ * single batch.
+ */
 const counted = (whole: readonly BatchRow[], action: BatchAction): number =>
   whole.reduce((sum, row) => sum + (action === "cancel" ? open(row) : row.failed), 0);
 
-/** Those that have not ended first, the newest first; the batches of a batch below it. */
+/** Open batches first, then newest first; nested batches below their parent. */
 function asTree(rows: readonly BatchRow[]): Placed[] {
   const names = new Set(rows.map(({ name }) => name));
   const below = new Map<string | null, BatchRow[]>();
@@ -213,7 +216,7 @@ function Row(props: {
   );
 }
 
-/** So many work specs are looked at for units of a batch. */
+/** How many work specs are searched for units of a batch. */
 const maxSpecs = 100;
 
 function Inside({ batch }: { batch: BatchRow }): ReactNode {

@@ -1,4 +1,4 @@
-/** The flow: work specs as nodes, `then` as edges, with what waits, runs and failed in each, and how fast it goes on. */
+/** The flow: work specs as nodes, `then` as edges, with the waiting, running and failed units of each, and the rates. */
 import { graphlib, layout } from "@dagrejs/dagre";
 import {
   BaseEdge,
@@ -34,8 +34,8 @@ const nodeTypes = { spec: SpecBox };
 const edgeTypes = { rate: RateLine };
 
 /**
- * Where the nodes go, from left to right; depends on names and links only, so that it stays while numbers change. Nodes
- * are numbered for the library, which uses their ids as keys of plain objects: `__proto__` is a valid name.
+ * Positions of the nodes, from left to right. They depend only on names and links, so that they stay while numbers change. The
+ * library gets numbers as ids, because it uses ids as keys of plain objects and `__proto__` is a valid name.
  */
 function placesOf(
   links: readonly (readonly [string, string])[],
@@ -59,7 +59,7 @@ function placesOf(
 export default function Flow(): ReactNode {
   const { ns, look } = useHere();
   const specs = look.specs;
-  // the layout is made again only when names or links change
+  // the layout is computed again only when names or links change
   const shape = JSON.stringify(
     (specs ?? [])
       .map(({ name, meta }) => [name, look.byName.has(meta.nextWorkSpecName) ? meta.nextWorkSpecName : ""])
@@ -231,7 +231,7 @@ export default function Flow(): ReactNode {
 const toneOf = ({ condition }: SpecRow): string =>
   condition === null ? "ok" : condition.level === "critical" ? "t-failed" : "t-blocked";
 
-/** What it means for the next one in the chain. */
+/** The effect on the next work spec in the chain. */
 function holdsBack({ meta, rates }: SpecRow, byName: ReadonlyMap<string, SpecRow>): ReactNode {
   if (rates.finished > 0 || !byName.has(meta.nextWorkSpecName)) return null;
   return (

@@ -1,4 +1,4 @@
-/** Home: what needs attention, then how the whole namespace goes, then every work spec by need. */
+/** Home: what needs attention, then the whole namespace over time, then every work spec by need. */
 import { useMemo, useState, type ReactNode } from "react";
 import type { WorkUnitStatus } from "../../core/index.ts";
 import { withError, type Condition } from "../attention.ts";
@@ -25,7 +25,7 @@ export function Home(): ReactNode {
   const { specs, attention } = look;
   const undo = useUndo();
   const shown = useShown(specs ?? []);
-  // the history of every one comes in one answer, of a thousand at most
+  // one response has the history of at most a thousand work specs
   const names = useMemo(
     () => [...new Set([...attention.slice(0, maxAttention), ...shown].map(({ name }) => name))].slice(0, 500),
     [attention, shown],
@@ -75,10 +75,10 @@ export function Home(): ReactNode {
 }
 
 const maxAttention = 12;
-/** Rows at first: a page of thousands is slow to draw, and nobody reads it. */
+/** How many rows are shown at first: thousands are slow to render and too many to read. */
 const maxRows = 200;
 
-/** The work specs that are on the screen: those whose name has what was typed, in the order asked for. */
+/** The work specs on the screen: those whose name contains the typed text, in the chosen order. */
 function useShown(specs: readonly SpecRow[]): readonly SpecRow[] {
   const { route } = useHere();
   const { find = "", sort = "need", rows } = route.filters ?? {};
@@ -90,7 +90,7 @@ function useShown(specs: readonly SpecRow[]): readonly SpecRow[] {
   }, [specs, find, sort, rows]);
 }
 
-/** As the daemon has recorded it; else what this tab has seen, which is minutes at most. */
+/** The daemon's records of the last hour; without them the samples of this tab, at most five minutes. */
 function lastHour(
   ns: string,
   spec: string,
@@ -235,7 +235,7 @@ function sorted(specs: readonly SpecRow[], key: SortKey): readonly SpecRow[] {
   return [...specs].sort((a, b) => value(b) - value(a));
 }
 
-/** Rows stay where they are while somebody points at them: they are sorted again when the pointer has left for 5 s. */
+/** Keeps the order of rows while the pointer is over them: they are sorted again 5 s after it has left. */
 function useCalm(specs: readonly SpecRow[]): {
   rows: readonly SpecRow[];
   pointing: (inside: boolean) => void;

@@ -1,4 +1,4 @@
-/** Jobs: units that run an action, as the records that people know; the newest first. */
+/** Jobs: units that run an action, shown as job records, newest first. */
 import type { ReactNode } from "react";
 import { workUnitStatuses, type WorkUnitStatus } from "../../core/index.ts";
 import { sayError } from "../data/connection.ts";

@@ -1,4 +1,4 @@
-/** Limits that work specs share: what runs under each, when its rate allows more, and which work specs come under it. */
+/** Limits that work specs share: what runs under each, when its rate allows more, and which work specs it applies to. */
 import { useState, type ReactNode } from "react";
 import { hasRate, type SharedLimitRow } from "../../core/index.ts";
 import { sayError } from "../data/connection.ts";
@@ -10,10 +10,10 @@ import { Ago, Link, Name, Trouble, useNow } from "../parts/text.tsx";
 import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
 import "./limits.css";
 
-/** So many work specs are named in a row. */
+/** How many work specs a row names. */
 const shownSpecs = 6;
 
-/** Full ones first: they hold work back. */
+/** Full limits are listed first: they hold work back. */
 const isFull = ({ maxRunning, running }: SharedLimitRow): boolean => maxRunning > 0 && running >= maxRunning;
 
 export default function Limits(): ReactNode {
@@ -121,7 +121,7 @@ function Row({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNode 
   );
 }
 
-/** The number of units that may run, to be changed in its place. */
+/** The maximum number of running units, editable in place. */
 function AtMost({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNode {
   const { ns, may, changed } = useHere();
   const [text, setText] = useState<string | null>(null);

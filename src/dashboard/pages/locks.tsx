@@ -1,4 +1,4 @@
-/** Locks: who holds a path, looked up by the path itself; and a way to release what is left behind. */
+/** Locks: shows the holder of a path that the user enters, and can release abandoned locks. */
 import { useState, type SyntheticEvent, type ReactNode } from "react";
 import { sayError } from "../data/connection.ts";
 import { clearLocks, useLocks } from "../data/queues.ts";

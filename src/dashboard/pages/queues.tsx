@@ -1,4 +1,4 @@
-/** Queues of outcomes: how many messages each has, since when, and a way to empty one. */
+/** Queues of outcomes: how many messages each has, since when, and an action to clear one. */
 import { useState, type ReactNode } from "react";
 import { sayError } from "../data/connection.ts";
 import { clearQueue, useQueues } from "../data/queues.ts";

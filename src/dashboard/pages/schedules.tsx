@@ -1,4 +1,4 @@
-/** Schedules: the work specs that make units by themselves, their last run and how it went, and when the next ones are. */
+/** Schedules: the work specs that create units on a schedule, their last run and its outcome, and the next runs. */
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { hasSchedule, nextRuns, runName, type WorkSpecMeta } from "../../core/index.ts";
@@ -17,7 +17,7 @@ import { Heads } from "../parts/heads.tsx";
 
 const shownRuns = 4;
 
-/** The next run is noted with the work spec; the ones after it follow from the schedule. */
+/** The next run is stored with the work spec; later runs follow from the schedule. */
 function comingRuns(
   { schedule, nextRun, continuous, nextContinuous, intervalMs }: WorkSpecMeta,
   now: number,
@@ -36,7 +36,7 @@ export default function Schedules(): ReactNode {
   const rows = look.specs
     .filter(({ meta }) => hasSchedule(meta.schedule) || meta.continuous)
     .map((spec) => ({ spec, runs: comingRuns(spec.meta, now) }))
-    // what runs next comes first; what never does comes last
+    // the next run first, work specs without one last
     .sort(
       (a, b) => (a.runs[0] ?? Infinity) - (b.runs[0] ?? Infinity) || (a.spec.name < b.spec.name ? -1 : 1),
     );
@@ -151,7 +151,7 @@ function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: 
   );
 }
 
-/** The unit of the last run has its time as its name. */
+/** The last run; the name of its unit is its time. */
 function LastRun({ spec: { name, meta } }: { spec: SpecRow }): ReactNode {
   const { ns } = useHere();
   const unitName = meta.lastRun === 0 ? "" : runName(meta.lastRun);

@@ -1,4 +1,4 @@
-/** Where the daemon asks for a token. It is kept for this tab only. */
+/** Asks for a token when the daemon requires one. The token is kept for this tab only. */
 import { useState, type ReactNode } from "react";
 import { setToken } from "../data/connection.ts";
 import { Command, Trouble } from "../parts/text.tsx";

@@ -1,4 +1,4 @@
-/** A work spec: what goes on in words, its share, its errors, how it goes, and its definition beside what holds now. */
+/** A work spec: its state in words, its share, its errors, its rates over time, and its definition beside the current settings. */
 import { useState, type ReactNode } from "react";
 import { hasLanes, isTripped } from "../../core/index.ts";
 import { client } from "../data/connection.ts";
@@ -199,7 +199,10 @@ function DeleteSpec({ spec, onClose }: { spec: SpecRow; onClose: () => void }): 
   );
 }
 
-/** Of what runs at the same priority, or of the time that it takes: what each has, against what the weights of those with work would give it. */
+/**
+ * The share of each work spec of the same priority, of units or of worker time, compared with the share that its weight would
+ * give it.
+ */
 function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNode {
   const { ns } = useHere();
   const { priority } = spec.meta;
@@ -211,7 +214,7 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
       (counts.available + counts.pending > 0 || name === spec.name),
   );
   const { started } = useSparks(ns);
-  // what was handed out in the last hour says more than the few that happen to run now
+  // the units handed out in the last hour tell more than the few that run now
   const handed = rivals.reduce((sum, { name }) => sum + (started.get(name) ?? 0), 0);
   const words = spec.explained?.share === "time" ? timeWords : handed > 0 ? handedWords : runningWords;
   const measuredOf = ({ name, counts, explained }: SpecRow): number => {

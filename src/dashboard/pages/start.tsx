@@ -1,4 +1,4 @@
-/** An empty namespace: what to do next, with commands to copy. The page follows along: each step ticks itself. */
+/** An empty namespace: what to do next, with commands to copy. The page watches the namespace and ticks off each step. */
 import { useState, type ReactNode } from "react";
 import { client, sayError } from "../data/connection.ts";
 import { encodeData } from "../../core/index.ts";
@@ -115,7 +115,7 @@ export function Start({ ns }: { ns: string }): ReactNode {
   );
 }
 
-/** A chain that a worker without tasks of its own can be watched on; nothing runs until one is started. */
+/** A chain of work specs to watch, for a worker without tasks of its own; nothing runs until a worker is started. */
 async function fillDemo(): Promise<void> {
   const chain = ["fetch", "parse", "index", "report"];
   await client.setWorkSpecs(

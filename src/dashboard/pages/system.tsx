@@ -1,4 +1,4 @@
-/** System: is the daemon well, what does it use, how fast are its verbs, and what may this caller do. */
+/** System: the daemon's health and resource use, the speed of its verbs, and the user's rights. */
 import type { ReactNode } from "react";
 import { sayError } from "../data/connection.ts";
 import { useFigures, useHealth } from "../data/system.ts";

@@ -1,4 +1,4 @@
-/** Tokens: who may do what, until when; and an end to one. For administrators. */
+/** Tokens: their rights and expiry, and an action to revoke one. For administrators. */
 import { useQueryClient } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 import { revoke, useTokens, type TokenRow } from "../data/admin.ts";

@@ -1,4 +1,7 @@
-/** A unit: its attempts as lanes over one time line, its error before its data, what changed between attempts, its kin. */
+/**
+ * A unit: its attempts as lanes over one time line, its error before its data, changes between attempts, its ancestors and
+ * descendants.
+ */
 import { useState, type ReactNode } from "react";
 import { batchOf, type AttemptRow, type WorkUnitRow } from "../../core/index.ts";
 import { client, sayError } from "../data/connection.ts";
@@ -183,7 +186,7 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
   );
 }
 
-/** One sentence: where it stands, since when, and what happens next. */
+/** One sentence: the status, since when, and what happens next. */
 function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly AttemptRow[] }): ReactNode {
   const { ns } = useHere();
   const { status, activeAttempt, notBefore, dependencies } = unit;
@@ -238,7 +241,7 @@ function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
   }
 }
 
-/** How far the task says it is. */
+/** The progress that the task reports. */
 function Progress({ attempt }: { attempt: AttemptRow | null }): ReactNode {
   const progress = attempt?.progress ?? null;
   if (progress === null) return null;

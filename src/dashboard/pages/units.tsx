@@ -1,4 +1,4 @@
-/** Units: found by prefix, status, label, failure group and time; a page at a time however many there are; changed one by one or all that match. */
+/** Units: found by prefix, status, label, failure group and time; loaded page by page; changed one by one or all that match. */
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState, type SyntheticEvent, type ReactNode } from "react";
 import { workUnitStatuses, type WorkUnitRow } from "../../core/index.ts";
@@ -56,7 +56,7 @@ function readFilter(filters: Readonly<Record<string, string | undefined>> = {}):
   };
 }
 
-/** How long ago a unit ended at most, as the URL says it. */
+/** The maximum time since a unit ended, by its name in the URL. */
 const spans: Readonly<Record<string, number>> = {
   "15m": 900_000,
   "1h": 3_600_000,
@@ -84,7 +84,7 @@ function List({ spec }: { spec: string }): ReactNode {
         : filter.statuses.reduce((sum, one) => sum + counts[one], 0))
     : matching.data && total(matching.data);
   const tabs = isCounted(filter) ? counts : undefined;
-  // a failure group has failed units only, and the time is that of their end
+  // a failure group has only failed units, and the time filter is for the end of failed units
   const at = (status: string): Route => ({
     ns,
     page: "units",
@@ -176,7 +176,7 @@ function Search(props: {
   const { spec, filter, show } = props;
   const [text, setText] = useState(filter.prefix);
   const asked = useRef(filter.prefix);
-  // Back and links change the URL: what is typed follows it
+  // Back and links change the URL: the text field follows it
   if (asked.current !== filter.prefix) {
     asked.current = filter.prefix;
     if (text.trim() !== filter.prefix) setText(filter.prefix);
@@ -279,7 +279,7 @@ function Chip({
   );
 }
 
-/** What a failure group is called; its fingerprint when it is empty by now. */
+/** The error of a failure group; its fingerprint when the group is empty by now. */
 function ErrorName({ spec, fingerprint }: { spec: string; fingerprint: string }): ReactNode {
   const { ns } = useHere();
   const groups = useFailures(ns, spec, true);
@@ -343,7 +343,7 @@ function Rows(props: {
     count: rows.length + (hasNextPage ? 1 : 0),
     getScrollElement: () => box.current,
     estimateSize: () => rowHeight,
-    // a jump draws all rows anew: each takes 1 to 2 ms
+    // a jump renders all rows again, at 1 to 2 ms each
     overscan: 4,
   });
   const items = virtual.getVirtualItems();
@@ -438,7 +438,7 @@ function Rows(props: {
   );
 }
 
-/** What stands before the last slash or colon is the same for many: it is set back. */
+/** Many names share the part before the last slash or colon: it is shown dimmed. */
 function splitName(name: string): [string, string] {
   const at = Math.max(name.lastIndexOf("/"), name.lastIndexOf(":")) + 1;
   return at > 0 && at < name.length ? [name.slice(0, at), name.slice(at)] : ["", name];

@@ -1,4 +1,4 @@
-/** What if there were more workers, or other weights: the recorded arrivals and durations, played again. */
+/** What if there were more workers, or other weights: replays the recorded arrivals and durations. */
 import { useMemo, useState, type ReactNode } from "react";
 import { sayError } from "../data/connection.ts";
 import { daemonNow } from "../data/session.ts";
@@ -16,7 +16,7 @@ import "./what-if.css";
 
 const shownRanges: readonly Range[] = ["1h", "6h", "24h", "7d"];
 
-/** What was changed, as the URL says it: anything else than numbers by name is nothing. */
+/** The changes of the plan, from the URL; anything but numbers by name is ignored. */
 function readPlan(text: string | undefined): Plan {
   const numbers = (given: unknown): Record<string, number> =>
     Object.fromEntries(
@@ -40,7 +40,7 @@ export default function WhatIf(): ReactNode {
   const workers = useWorkers(ns);
   const [applying, setApplying] = useState(false);
   const specs = look.specs;
-  // counts change all the time; what the record is played with changes seldom
+  // counts change all the time; the settings that the replay uses change seldom
   const settings = JSON.stringify(
     specs?.map(({ name, meta }) => [name, meta.weight, meta.priority, meta.maxRunning, meta.paused]),
   );
@@ -308,7 +308,7 @@ function WaitWords({ waits }: { waits: Waits | null }): ReactNode {
   return `${word(waits.p50)}, ${word(waits.p90)}`;
 }
 
-/** In a sentence: the work spec whose waits change the most. */
+/** One sentence about the work spec whose backlog at the end changes the most. */
 function Told(props: {
   load: readonly LoadSpec[];
   now: ReadonlyMap<string, Outcome>;
@@ -334,7 +334,7 @@ function Told(props: {
   );
 }
 
-/** What waits over the time of the record, as it is and with the change, on one scale from zero. */
+/** The waiting units over the time of the record, with and without the change, on one scale from zero. */
 function Backlogs({ before, after }: { before: readonly number[]; after: readonly number[] }): ReactNode {
   const width = 120;
   const height = 24;

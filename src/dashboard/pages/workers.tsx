@@ -1,4 +1,4 @@
-/** Workers: parents with their children, what each holds and how long its lease lasts; and who can run what. */
+/** Workers: parents with their children, the attempts and remaining leases of each; and which worker can run what. */
 import type { ReactNode } from "react";
 import { client, sayError } from "../data/connection.ts";
 import { toldOf, useGone, useHeld, useNamespace, useWorkers, type Held } from "../data/workers.ts";

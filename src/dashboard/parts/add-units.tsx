@@ -1,4 +1,4 @@
-/** Adding units: paste lines or drop a file. What cannot be read is said line by line, before anything is added. */
+/** Adds units from pasted lines or a dropped file. Lines that cannot be parsed are listed before anything is added. */
 import { useMemo, useRef, useState, type DragEvent, type ReactNode } from "react";
 import { addUnits, readFile, readUnits, type AddProgress, type LineError } from "../data/adding.ts";
 import { sayError } from "../data/connection.ts";
@@ -104,7 +104,7 @@ export function AddUnits({
               rows={10}
               spellCheck={false}
               placeholder={"Paste lines here, or drop a file (.jsonl, .txt, .gz)"}
-              // a large file is not worth showing: what it holds is summed up below
+              // a large file is not shown in full: a summary is below
               value={text.length > 200_000 ? `${text.slice(0, 2000)}\n…` : text}
               readOnly={text.length > 200_000 || state === "adding"}
               onChange={(event) => {

@@ -9,7 +9,7 @@ import { Link, Name, useNow } from "./text.tsx";
 
 const niceSteps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800];
 
-/** One lane for each attempt: thin while it waited before, solid while it ran, its outcome at the end. */
+/** One lane for each attempt: thin for the wait before it, solid while it ran, its outcome at the end. */
 export function Attempts(props: {
   unit: WorkUnitRow;
   attempts: readonly AttemptRow[];
@@ -17,7 +17,7 @@ export function Attempts(props: {
 }): ReactNode {
   const { ns, look, may } = useHere();
   const { unit, attempts, onRunAs } = props;
-  // a unit that runs goes on with the data it was given
+  // a running unit keeps the data that it was claimed with
   const canRunAs = may("write") && unit.status !== "pending";
   const now = useNow();
   const shown = attempts.slice(-30);
@@ -30,7 +30,7 @@ export function Attempts(props: {
   const latest = Math.max(...ends, unit.status === "delayed" ? unit.notBefore : 0);
   const began = before?.endTime ?? unit.createdTime;
   const ran = latest - first.startTime;
-  // a unit that waited for days and ran for a second: the wait is cut, so that the run can be seen
+  // cut a wait that is much longer than the runs, so that the runs can be seen
   const isCut = first.startTime - began > ran * 4 + 1000;
   const from = isCut ? first.startTime - Math.max(ran * 0.25, 50) : began;
   const span = Math.max(1, latest - from) * 1.06;

@@ -1,4 +1,4 @@
-/** What can be done with the selected units: counted first, then told, then done as an operation that can be stopped. */
+/** Actions on the selected units: counts the units, explains the change, and runs it as an operation that can be stopped. */
 import { useQuery } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 import { startOperation, type BulkAction, type BulkTarget } from "../data/bulk.ts";

@@ -1,4 +1,4 @@
-/** What a work spec says: its fields, edited in place, and its definition. */
+/** The definition of a work spec, and its fields, which can be edited in place. */
 import { useState, type KeyboardEvent, type ReactNode } from "react";
 import { type WorkSpecMeta, type WorkSpecMetaChange, hasRate } from "../../core/index.ts";
 import type { SpecRow } from "../data/look.ts";
@@ -14,7 +14,7 @@ interface Field {
   readonly key: string;
   readonly meta: keyof WorkSpecMetaChange;
   readonly show: (meta: WorkSpecMeta) => string;
-  /** What is typed, as the change; null for what is no such value. */
+  /** Parses the typed text into a change; null for an invalid value. */
   readonly read: (text: string) => WorkSpecMetaChange | null;
   readonly edit: (meta: WorkSpecMeta) => string;
 }
@@ -204,7 +204,7 @@ export function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): React
 
 const visibleJson = (text: string): string => text.split("\n").map(visible).join("\n");
 
-/** What JSON has no form for, of data that came as CBOR. */
+/** Replaces values of CBOR data that JSON cannot hold. */
 function printable(_key: string, value: unknown): unknown {
   if (typeof value === "bigint") return String(value);
   return value instanceof Uint8Array ? `${value.length} bytes` : value;
@@ -223,7 +223,7 @@ function retentionWords({ retention }: WorkSpecMeta): string | null {
   return words.length === 0 ? null : words.join(", ");
 }
 
-/** Click, type, Enter. Escape leaves it as it is. */
+/** Click, type, Enter. Escape cancels. */
 function Editable({
   field,
   meta,

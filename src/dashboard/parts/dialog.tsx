@@ -1,4 +1,4 @@
-/** A dialog of the browser: it keeps the focus, and Escape closes it. */
+/** A native dialog: it keeps the focus, and Escape closes it. */
 import { useEffect, useId, useRef, useState, type ReactNode } from "react";
 import { sayError } from "../data/connection.ts";
 import { Trouble } from "./text.tsx";
@@ -51,7 +51,7 @@ export interface Fact {
 }
 
 /**
- * A confirmation: the title says verb, count and object, the facts what it touches, costs and its way back, and the
+ * A confirmation: the title says verb, count and object, the facts say what it affects, what it costs and how to undo it, and the
  * button repeats the title.
  */
 export function Confirm(props: {
@@ -59,7 +59,7 @@ export function Confirm(props: {
   lead?: ReactNode;
   facts: readonly Fact[];
   fields?: ReactNode;
-  /** To be typed before the button works. */
+  /** The text to type before the button is enabled. */
   typed?: string;
   danger?: boolean;
   also?: { label: string; run: () => Promise<void> | void } | undefined;

@@ -1,10 +1,10 @@
-/** Two texts side by side: what was taken away at the left, what was added at the right, changed words marked. */
+/** Two texts side by side: removed text at the left, added text at the right, changed words marked. */
 import type { ReactNode } from "react";
 import { visible } from "../format.ts";
 
 type Step = { readonly kind: "same" | "del" | "add"; readonly text: string };
 
-/** Lines that both have, in order, by their longest common run; beyond a bound lines are taken as they come. */
+/** A line diff by longest common subsequence. When the changed parts are too large for it, all their lines are removed and added. */
 export function diffLines(a: readonly string[], b: readonly string[]): Step[] {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start++;
@@ -65,7 +65,7 @@ export interface DiffRow {
   readonly right: Cell | null;
 }
 
-/** Rows for two columns: a line that was taken away stands beside the one that was added for it. */
+/** Rows for two columns: a removed line is beside the added line that replaces it. */
 export function diffRows(a: readonly string[], b: readonly string[]): DiffRow[] {
   const rows: DiffRow[] = [];
   let left = 0;
@@ -115,7 +115,7 @@ export function diffRows(a: readonly string[], b: readonly string[]): DiffRow[] 
   return rows;
 }
 
-/** Rows to show: all, or only changes with some around them. Null stands for what is left out. */
+/** Only the changed rows, with `context` rows around them. Null stands for omitted rows. */
 export function around(rows: readonly DiffRow[], context: number): (DiffRow | null)[] {
   const isNear = rows.map((_row, i) =>
     rows
@@ -162,16 +162,16 @@ function Side({ cell }: { cell: Cell | null }): ReactNode {
   );
 }
 
-/** The part of a changed line that is not the same on both sides. */
+/** Marks the part of a changed line that differs between the two sides. */
 function Marked({ text, other }: { text: string; other: string }): ReactNode {
   let start = 0;
   while (start < text.length && start < other.length && text[start] === other[start]) start++;
   let end = 0;
   while (end < text.length - start && end < other.length - start && text.at(-1 - end) === other.at(-1 - end))
     end++;
-  // lines that have little in common are different lines: to mark all of it says nothing
+  // lines with little in common are different lines: marking all of it would say nothing
   if (start + end < Math.min(text.length, other.length) * 0.3) return visible(text);
-  // words, not letters: back to where the changed one begins
+  // mark whole words, not letters: move back to the start of the changed word
   while (start > 0 && /[\w.]/.test(text[start - 1] ?? "") && /[\w.]/.test(text[start] ?? other[start] ?? ""))
     start--;
   while (

@@ -1,4 +1,4 @@
-/** Why a unit failed: its error, the lines of its own code first. */
+/** Why a unit failed: its error, with the lines of the job's own code first. */
 import { useState, type ReactNode } from "react";
 import type { AttemptRow } from "../../core/index.ts";
 import { errorLine } from "../data/units.ts";
@@ -6,7 +6,7 @@ import { plural, visible, visibleLines } from "../format.ts";
 import { Icon } from "./icon.tsx";
 import { CopyButton } from "./text.tsx";
 
-/** Lines of the worker's own machinery tell nothing about the job. */
+/** Stack lines of Node and the worker framework say nothing about the job. */
 const isOwn = (line: string): boolean =>
   !/node_modules|node:internal|\(node:|coordinate\/worker|dist\/worker|src\/worker/.test(line);
 

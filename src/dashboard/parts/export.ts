@@ -1,10 +1,10 @@
-/** Writes units to a file of the browser, one line of JSON each. */
+/** Downloads units as a file, one line of JSON each. */
 import { client } from "../data/connection.ts";
 import type { BulkTarget } from "../data/bulk.ts";
 import { queryOf, unitsNamed, type UnitFilter } from "../data/units.ts";
 import { dataToJson, type WorkUnitRow } from "../../core/index.ts";
 
-/** As `coordinate export` has them: what can be added again, and where it stood. */
+/** The line format of `coordinate export`: the fields to add the unit again, and its status. */
 function line(unit: WorkUnitRow): string {
   const data = unit.data === null ? "null" : dataToJson(unit.data).text.replace(/[\n\r]/g, " ");
   const { name, status, priority, attempts, createdTime, labels } = unit;

@@ -1,4 +1,4 @@
-/** The failures of a work spec by their error, with what can be done about each group. */
+/** The failures of a work spec by error, with actions for each group. */
 import { useState, type ReactNode } from "react";
 import { sayError } from "../data/connection.ts";
 import { useFailures, type FailureGroup } from "../data/failures.ts";
@@ -11,7 +11,7 @@ import { Icon } from "./icon.tsx";
 import { HourBars } from "./plot.tsx";
 import { Ago, Link, Trouble, useNow } from "./text.tsx";
 
-/** The groups that are shown at first; the others are few units each, as a rule. */
+/** How many groups are shown at first; the others usually have few units. */
 const firstGroups = 10;
 
 const hour = 3_600_000;

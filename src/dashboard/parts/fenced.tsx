@@ -1,4 +1,4 @@
-/** A page that fails while it is drawn says so in its place; the rest of the application goes on. */
+/** An error boundary: a page that fails to render shows its error in its place; the rest of the application goes on. */
 import { Component, type ReactNode } from "react";
 import { messageOf } from "../data/connection.ts";
 import { Trouble } from "./text.tsx";
@@ -10,7 +10,7 @@ export class Fenced extends Component<{ children: ReactNode }, { error: unknown 
     return { error };
   }
 
-  /** The browser's console has it too, as it has any error that is not caught. */
+  /** Reports the error to the browser's console too, like an uncaught error. */
   override componentDidCatch(error: unknown): void {
     reportError(error);
   }

@@ -1,4 +1,4 @@
-/** The heads of the columns of a table. */
+/** The column heads of a table. */
 import type { ReactNode } from "react";
 
 export type Head =
@@ -6,7 +6,7 @@ export type Head =
   | {
       readonly text: string;
       readonly className?: string;
-      /** Read aloud, and not shown. */
+      /** For screen readers only. */
       readonly hidden?: boolean;
     };
 

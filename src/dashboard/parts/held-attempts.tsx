@@ -1,4 +1,4 @@
-/** The attempts that workers hold, each with the time left of its lease. */
+/** The attempts that workers hold, each with the time left on its lease. */
 import type { ReactNode } from "react";
 import type { AttemptRow } from "../../core/index.ts";
 import { duration } from "../format.ts";
@@ -6,7 +6,7 @@ import { useHere } from "../here.ts";
 import { Link, Name, useNow } from "./text.tsx";
 import { Heads } from "./heads.tsx";
 
-/** Not renewed, when less than this is left of it. */
+/** A lease with less time left than this was not renewed. */
 export const shortMs = 60_000;
 
 export function Holds({ attempts }: { attempts: readonly AttemptRow[] }): ReactNode {

@@ -1,4 +1,4 @@
-/** The icons, 12 by 12, drawn with the colour of the text. One symbol each, used by reference. */
+/** The icons, 12 by 12, in the colour of the text. Each is one SVG symbol, used by reference. */
 import type { ReactNode } from "react";
 
 const shapes = {
@@ -287,7 +287,7 @@ const shapes = {
 
 export type IconName = keyof typeof shapes;
 
-/** Put on the page once. */
+/** The symbols; rendered once per page. */
 export function IconShapes(): ReactNode {
   return (
     <svg className="shapes" width="0" height="0" aria-hidden="true">
@@ -300,7 +300,7 @@ export function IconShapes(): ReactNode {
   );
 }
 
-/** With a label it is read out; without one the words beside it say the same. */
+/** With a label, screen readers read it; without one, the text beside the icon says the same. */
 export function Icon({ name, large, label }: { name: IconName; large?: boolean; label?: string }): ReactNode {
   const said = label === undefined ? { "aria-hidden": true } : { role: "img", "aria-label": label };
   return (

@@ -1,4 +1,4 @@
-/** Where a unit comes from and what came of it. */
+/** Where a unit comes from, and the units that it created. */
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, type ReactNode } from "react";
 import { readOutputs, type AttemptRow, type WorkUnitRow } from "../../core/index.ts";
@@ -14,7 +14,10 @@ interface Ancestor {
   readonly attempt: AttemptRow;
 }
 
-/** Where it came from, by the attempts that made units, as far up as they are kept; and what its output made. */
+/**
+ * The ancestors of the unit, through the attempts that created each, as far as they are kept; and the units that its output
+ * created.
+ */
 export function Kin({ unit }: { unit: WorkUnitRow }): ReactNode {
   const { ns, look } = useHere();
   const above = useQuery({

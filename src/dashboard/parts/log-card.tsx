@@ -1,4 +1,4 @@
-/** What the tasks of a unit wrote, one attempt at a time; of a running one, as it writes. */
+/** What the tasks of a unit logged, one attempt at a time; live for a running attempt. */
 import { useEffect, useRef, useState, type ReactNode } from "react";
 import type { AttemptRow, LogLine } from "../../core/index.ts";
 import { useLog } from "../data/units.ts";
@@ -11,7 +11,7 @@ export function LogCard({ ns, attempts }: { ns: string; attempts: readonly Attem
   const { data: log } = useLog(ns, attempt);
   const lines = log?.lines ?? [];
   const runs = attempt.status === "pending";
-  // a card that would be empty for most units
+  // without lines, hide the card: it would be empty for most units
   if (lines.length === 0 && !runs && attempts.length === 1) return null;
   const leftOut = log === null || log === undefined ? 0 : log.total - lines.length;
   return (
@@ -43,7 +43,7 @@ export function LogCard({ ns, attempts }: { ns: string; attempts: readonly Attem
   );
 }
 
-/** Scrolled to its end, it stays there as lines come. */
+/** When scrolled to the end, it stays there as lines arrive. */
 function Lines(props: { lines: readonly LogLine[]; leftOut: number; follows: boolean }): ReactNode {
   const { lines, leftOut, follows } = props;
   const box = useRef<HTMLDivElement>(null);

@@ -12,7 +12,7 @@ export interface MenuItem {
 
 export function Menu(props: {
   button: ReactNode;
-  /** What the list is for; and the name of a button that shows an icon only. */
+  /** What the list is for; also the label of a button that shows only an icon. */
   label: string;
   iconOnly?: boolean;
   className?: string;

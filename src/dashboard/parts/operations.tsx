@@ -1,4 +1,4 @@
-/** Operations on many units that run in this tab: how far they are, and a way to stop them. */
+/** Operations on many units that run in this tab: their progress, and a button to stop them. */
 import type { ReactNode } from "react";
 import { forgetOperation, stopOperation, useOperations, type Operation } from "../data/bulk.ts";
 import { count, duration } from "../format.ts";

@@ -127,7 +127,7 @@ function Row({ row, spec }: { row: PartitionRow; spec: string }): ReactNode {
 const Counted = ({ value }: { value: number }): ReactNode =>
   value === 0 ? <span className="z">0</span> : `${count(value)}${value >= maxCountedInPartition ? "+" : ""}`;
 
-/** What holds for each of them. */
+/** The rules that apply to each partition. */
 const rulesOf = ({ maxRunningPerPartition, ratePerPartition, order, fair }: WorkSpecMeta): string[] =>
   [
     maxRunningPerPartition > 0 && `at most ${count(maxRunningPerPartition)} running in each`,

@@ -1,10 +1,10 @@
-/** Plots: a sparkline in a row, and lanes over one axis. Lines are SVG, text is HTML and never stretched. */
+/** Plots: a sparkline in a row, and lanes over one axis. Lines are SVG; text is HTML, which is never stretched. */
 import { useRef, useState, type PointerEvent, type ReactNode } from "react";
 import type { Point } from "../data/counts.ts";
 import type { Mark } from "../data/history.ts";
 import { ago, clockTime, duration, middle, rate, shortCount, visible } from "../format.ts";
 
-/** Below this an idle work spec would look as busy as a busy one. */
+/** The minimum top of a rate scale: without it an idle work spec would look as busy as a busy one. */
 const minRate = 1.6;
 
 interface Box {
@@ -13,7 +13,7 @@ interface Box {
   width: number;
   height: number;
   top: number;
-  /** Of a logarithmic scale; else it begins at zero. */
+  /** The lowest value of a logarithmic scale; a linear scale begins at zero. */
   bottom?: number;
   gapMs: number;
 }
@@ -29,7 +29,7 @@ const yOf = ({ height, top, bottom }: Box, value: number): number => {
 
 type Value = (point: Point) => number | null;
 
-/** The points that belong together: where nothing is known for longer than `gapMs`, a line ends and another begins. */
+/** Splits the points into lines: a gap longer than `gapMs` without a value ends a line. */
 function runs(box: Box, points: readonly Point[], value: Value): string[][] {
   const all: string[][] = [];
   let before = -Infinity;
@@ -46,7 +46,7 @@ function runs(box: Box, points: readonly Point[], value: Value): string[][] {
   return all;
 }
 
-/** A path; a point without neighbours is a short dash. */
+/** An SVG path; a point without neighbours is a short dash. */
 const line = (box: Box, points: readonly Point[], value: Value): string =>
   runs(box, points, value)
     .map((run) => `M${run.join("L")}${run.length === 1 ? "h2" : ""}`)
@@ -62,7 +62,7 @@ const area = (box: Box, points: readonly Point[], value: Value): string =>
     })
     .join("");
 
-/** So many points at most: more than there are pixels cost and do not show. Each stands for the mean of its bin. */
+/** Reduces to at most `max` points, each the mean of its bin: more points than pixels cost time and do not show. */
 function thin(points: readonly Point[], max: number): readonly Point[] {
   if (points.length <= max) return points;
   const size = points.length / max;
@@ -78,7 +78,7 @@ function thin(points: readonly Point[], max: number): readonly Point[] {
   });
 }
 
-/** What came in, dashed, and what went out, filled; zero-based, on a scale of its own. */
+/** Added units, dashed, and ended units, filled; each sparkline has its own scale, from zero. */
 export function Spark({
   points,
   from,
@@ -107,7 +107,7 @@ export function Spark({
   );
 }
 
-/** How many in each hour up to now, as bars from zero. */
+/** The count of each hour up to now, as bars from zero. */
 export function HourBars(props: {
   points: readonly { readonly time: number; readonly count: number }[];
   hours: number;
@@ -141,7 +141,7 @@ export function HourBars(props: {
   );
 }
 
-/** One value over time, for a row of attention. */
+/** One value over time, for a row of the attention list. */
 export function Trend({
   points,
   from,
@@ -180,7 +180,7 @@ export interface Lane {
   readonly key: string;
   readonly height: number;
   readonly lines: readonly LaneLine[];
-  /** Milliseconds, on a logarithmic scale: durations of a hundredth of a second and of an hour are told apart. */
+  /** The values are milliseconds, on a logarithmic scale that shows hundredths of a second and hours. */
   readonly times?: boolean;
 }
 
@@ -209,16 +209,16 @@ function scaleOf({ lines, times }: Lane, points: readonly Point[]): Scale {
   return { bottom, top: roundTimes.find((one) => one > Math.max(bottom, highest)) ?? highest };
 }
 
-/** Milliseconds that a scale may begin and end with: 1 ms to 100 days. */
+/** The round values, in milliseconds, where a scale may begin and end: 1 ms to 100 days. */
 const roundTimes = [
   1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 86_400_000, 864_000_000, 8_640_000_000,
 ];
 
-/** The newest value; where the newest points say nothing of it, the last that was said a few steps ago. */
+/** The newest known value, but none from before `since`. */
 const newest = (points: readonly Point[], value: Value, since: number): number | null =>
   points.reduce<number | null>((found, point) => (point.at < since ? null : (value(point) ?? found)), null);
 
-/** What somebody drags over, as shares of the width. */
+/** The range that the user drags over, as shares of the width. */
 interface Drag {
   readonly from: number;
   readonly to: number;
@@ -228,8 +228,8 @@ interface Drag {
 const minDrag = 0.01;
 
 /**
- * Lanes over one axis, each with its own honest scale, from zero. The keys at the left carry the value now, or the one
- * under the pointer. Changes are marks through all lanes. Dragging over a stretch of time looks closer at it.
+ * Lanes over one time axis, each with its own scale from zero. The keys at the left show the current value, or the one under the
+ * pointer. Changes are marks through all lanes. Dragging over a time range zooms in.
  */
 export function Lanes(props: {
   title: ReactNode;
@@ -276,7 +276,7 @@ export function Lanes(props: {
   };
   const down = (event: PointerEvent): void => {
     const x = shareOf(event);
-    // a finger scrolls the page
+    // touch scrolls the page and does not zoom
     if (onZoom === undefined || x === null || x < 0 || x > 1 || event.pointerType === "touch") return;
     event.preventDefault();
     event.currentTarget.setPointerCapture(event.pointerId);
@@ -372,7 +372,7 @@ export function Lanes(props: {
   );
 }
 
-/** Time of day, to the second where that can be seen; with the day where the range has several. */
+/** Time of day, with seconds in a short range, with the date in a range of several days. */
 function tickTime(time: number, span: number): string {
   if (span <= 600_000) return clockTime(time);
   if (span <= 86_400_000) return clockTime(time, false);
@@ -380,7 +380,7 @@ function tickTime(time: number, span: number): string {
   return `${date} ${clockTime(time, false)}`;
 }
 
-/** Marks that would stand on each other are one. */
+/** Combines marks that would overlap. */
 function gathered(marks: readonly Mark[], from: number, to: number): { share: number; label: string }[] {
   const all: { share: number; words: string[] }[] = [];
   for (const { at, workSpec, what } of marks) {

@@ -1,4 +1,4 @@
-/** When a work spec makes its units, in words. */
+/** Describes the schedule of a work spec in words. */
 import type { Schedule } from "../../core/index.ts";
 import { duration, exactTime, plural } from "../format.ts";
 

@@ -50,7 +50,7 @@ export function AttemptChip({ status }: { status: AttemptStatus }): ReactNode {
   );
 }
 
-/** In the order that people look for them: what waits, what runs, how it ended. */
+/** In the order in which people look for them: what waits, what runs, how it ended. */
 export const statusOrder = [
   "available",
   "delayed",
@@ -62,7 +62,7 @@ export const statusOrder = [
 
 const parts = ["failed", "blocked", "delayed", "available", "pending"] as const;
 
-/** Open and failed units: the length by logarithm, the parts by share. Finished ones would drown the rest. */
+/** Open and failed units: the total length is logarithmic, the parts are proportional. Finished units would dwarf the rest. */
 export function StatusBar({ counts, max }: { counts: Tally; max: number }): ReactNode {
   const total = parts.reduce((sum, status) => sum + counts[status], 0);
   const length =
@@ -82,7 +82,7 @@ export function StatusBar({ counts, max }: { counts: Tally; max: number }): Reac
   );
 }
 
-/** What a bar's length is measured against: the most that one work spec has. */
+/** The reference for the length of a bar: the largest number of open and failed units of one work spec. */
 export const maxOpen = (all: readonly { counts: Tally }[]): number =>
   all.reduce(
     (max, { counts }) =>

@@ -1,4 +1,4 @@
-/** Small pieces of text: names, numbers that lead somewhere, times, buttons that copy. */
+/** Small pieces of text: names, counts with links, times, copy buttons. */
 import { useState, useSyncExternalStore, type ReactNode } from "react";
 import type { WorkUnitStatus } from "../../core/index.ts";
 import { daemonNow } from "../data/session.ts";
@@ -11,7 +11,7 @@ export function Link(props: {
   className?: string;
   title?: string;
   label?: string;
-  /** It leads to what is on the screen. */
+  /** The link leads to the current page. */
   current?: boolean;
   children: ReactNode;
 }): ReactNode {
@@ -28,7 +28,7 @@ export function Link(props: {
   );
 }
 
-/** Text of users: written out where it would not be seen, cut in the middle where it is long. */
+/** Text of users: invisible characters are escaped, and long text is cut in the middle. */
 export function Name({ text, max = 64, mono }: { text: string; max?: number; mono?: boolean }): ReactNode {
   const whole = visible(text);
   const shown = whole === "" ? "(empty name)" : middle(whole, max);
@@ -43,7 +43,7 @@ export function Name({ text, max = 64, mono }: { text: string; max?: number; mon
   );
 }
 
-/** A count of units leads to them; zero has nothing to show and leads nowhere. */
+/** A count of units, with a link to them; zero has no link. */
 export function UnitCount(props: {
   ns: string;
   spec: string;
@@ -78,13 +78,13 @@ function onTick(listener: () => void): () => void {
   };
 }
 
-/** Draws again every second: what is shown is an age. */
+/** The current time; renders again every second, for ages. */
 export function useNow(): number {
   useSyncExternalStore(onTick, () => ticks);
   return daemonNow();
 }
 
-/** How long ago, exact on hover. */
+/** How long ago; the exact time is the tooltip. */
 export function Ago({ time, none = "never" }: { time: number; none?: string }): ReactNode {
   const now = useNow();
   if (time === 0) return <span className="z">{none}</span>;
@@ -95,7 +95,7 @@ export function Ago({ time, none = "never" }: { time: number; none?: string }): 
   );
 }
 
-/** The age alone: 2 h 14 m. */
+/** Only the age: 2 h 14 m. */
 export function Age({ since }: { since: number }): ReactNode {
   const now = useNow();
   return (
@@ -116,7 +116,7 @@ export function CopyButton({
 }): ReactNode {
   const [copied, setCopied] = useState(false);
   const copy = (): void => {
-    // refused where the page is not secure: the text can still be selected
+    // the browser refuses it on an insecure page: the text can still be selected
     navigator.clipboard.writeText(text).then(
       () => setCopied(true),
       () => setCopied(false),
@@ -143,7 +143,7 @@ export function Command({ text, later }: { text: string; later?: boolean }): Rea
   );
 }
 
-/** What could not be read, said where it would stand. */
+/** An error message, in the place of the data that could not be read. */
 export function Trouble({ text }: { text: string }): ReactNode {
   return (
     <p className="trouble" role="alert">

@@ -1,4 +1,4 @@
-/** How the namespace or a work spec goes over time: lanes over one axis, with the range and what was changed. */
+/** The namespace or a work spec over time: lanes over one axis, with the range and the changes. */
 import type { ReactNode } from "react";
 import type { Spread } from "../../core/index.ts";
 import type { Point } from "../data/counts.ts";

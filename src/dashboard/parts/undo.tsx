@@ -1,4 +1,4 @@
-/** What can be taken back is done at once, and for ten seconds there is a way back. */
+/** A reversible action is done at once, and can be undone for ten seconds. */
 import { useEffect, useRef, useState, type ReactNode } from "react";
 import { sayError } from "../data/connection.ts";
 import { visible } from "../format.ts";

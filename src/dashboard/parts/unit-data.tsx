@@ -5,12 +5,12 @@ import { clockTime, plural, visibleLines } from "../format.ts";
 import { around, Diff, diffRows } from "./diff.tsx";
 import { CopyButton } from "./text.tsx";
 
-/** Data as lines to compare; what is no JSON is told beside it. */
+/** Data as lines of JSON to compare; `lossless` tells whether JSON can represent all of it. */
 function linesOf(data: Data | null): { lines: string[]; lossless: boolean } {
   if (data === null) return { lines: ["null"], lossless: true };
   const { text, lossless } = dataToJson(data);
   try {
-    // numbers of more digits than JavaScript has would change: then the text is shown as it is
+    // parsing would change numbers with more digits than JavaScript has: then the text is shown unformatted
     return {
       lines: /\d{16}/.test(text) ? text.split("\n") : JSON.stringify(JSON.parse(text), null, 2).split("\n"),
       lossless,

@@ -21,7 +21,7 @@ interface Said {
   readonly act?: { readonly label: string; readonly to: Route };
 }
 
-/** `explain` in words: what is so, on what evidence, and where to act on it. */
+/** `explain` in words: the state, its evidence, and where to act on it. */
 function sayings(
   ns: string,
   { name, condition, counts, meta, explained, rates, held }: SpecRow,

@@ -10,7 +10,7 @@ import { useHere } from "../here.ts";
 import { Icon } from "./icon.tsx";
 import { Link, Name } from "./text.tsx";
 
-/** For each kind of worker that says what it asks for: what the scheduler would give it, and why not. */
+/** For each distinct request that workers report: the work specs that the scheduler would give it, and why not the others. */
 export function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): ReactNode {
   const { ns, look } = useHere();
   const kinds = new Map<string, { request: ScheduleRequest; workers: number; title: string }>();
@@ -86,7 +86,10 @@ export function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): React
   );
 }
 
-/** Whether such a worker can run it, now or when there is work; cannot; or could, and something holds it back. */
+/**
+ * "yes": such a worker can run it, now or when there is work. "no": it cannot. "held": it could, but something holds the work
+ * spec back.
+ */
 const verdicts: Readonly<
   Record<NonNullable<Explained["excluded"]>, readonly [verdict: "yes" | "no" | "held", words: string]>
 > = {

@@ -1,4 +1,4 @@
-/** A sentence of causes: words, evidence set off, names as code. */
+/** A sentence about causes: words, emphasised evidence, and code. */
 import type { ReactNode } from "react";
 import type { Words } from "../attention.ts";
 import { middle, visible } from "../format.ts";

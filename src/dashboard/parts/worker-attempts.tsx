@@ -1,4 +1,4 @@
-/** The units that a worker has had, newest first: by its attempts, which the store keeps in that order. */
+/** The units that a worker has run, newest first: from its attempts, which the store keeps in that order. */
 import { useInfiniteQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import type { AttemptRow, Page } from "../../core/index.ts";

@@ -1,4 +1,4 @@
-/** Workers under their parents, each with what it holds. */
+/** Workers in a tree under their parents, each with the attempts that it holds. */
 import { useState, type ReactNode } from "react";
 import type { AttemptRow, DesiredState, WorkerRow } from "../../core/index.ts";
 import { desire, giveBack, toldOf, type Held } from "../data/workers.ts";
@@ -158,7 +158,7 @@ const looks: Readonly<Record<string, { icon: IconName; tone: string }>> = {
   quiet: { icon: "lease", tone: "blocked" },
 };
 
-/** A worker that holds something and has not checked in for a while. */
+/** A worker that holds attempts and has not checked in for this long is quiet. */
 const quietMs = 120_000;
 
 function WorkerLine(props: {
@@ -332,7 +332,7 @@ function WorkerLine(props: {
   );
 }
 
-/** A slot runs a batch: it is used while it holds anything. Slots are the children of a process. */
+/** The number of slots in use. The slots of a process are its children; a slot runs a batch, and is in use while it holds anything. */
 const slotsUsed = ({ worker, children }: Node, held: Held): number =>
   (children.length > 0 ? children.map((child) => child.worker.name) : [worker.name]).filter(
     (name) => (held.byWorker.get(name)?.length ?? 0) > 0,

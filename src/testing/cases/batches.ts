@@ -8,7 +8,7 @@ const counts = async (t: Context, name = "b"): Promise<number[]> => {
   const { total, finished, failed } = await batch(t, name);
   return [total, finished, failed];
 };
-/** Two work specs, one for what follows, and a batch of three units that is sealed. */
+/** Two work specs, a third one for the callback, and a sealed batch of three units. */
 async function three(t: Context, on?: "ended" | "finished"): Promise<void> {
   await t.spec("s");
   await t.spec("r");
@@ -65,7 +65,7 @@ export const batches: CaseGroup = {
         assert.equal(await t.c.deleteWorkUnits(t.ns, "r", { names: ["3"] }), 1);
         assert.deepEqual(await counts(t), [2, 2, 0]);
         assert.deepEqual(await followers(t), ["b"]);
-        // a batch that has ended stays as it is
+        // a batch that has ended does not change
         await t.c.deleteWorkUnits(t.ns, "s", { all: true });
         assert.deepEqual(await counts(t), [2, 2, 0]);
 
@@ -250,7 +250,7 @@ export const batches: CaseGroup = {
           await counts(t),
           await counts(t, "other"),
         ];
-        // the innermost had ended when it was sealed empty, and came back with its unit
+        // the innermost batch ended when it was sealed empty, and was reopened by its unit
         assert.deepEqual(await all(), [
           [1, 0, 1],
           [2, 0, 2],

@@ -10,7 +10,7 @@ async function start(t: Context, breaker: Record<string, unknown>, more: object 
   await t.add("s", ...names(100));
 }
 
-/** Claims a unit for each word, and finishes it, or fails it with this error. */
+/** Claims a unit for each outcome, and finishes it for "finish", or fails it with the outcome as the error. */
 async function run(t: Context, ...outcomes: string[]): Promise<void> {
   for (const outcome of outcomes) {
     const attempt = await t.claimOne({ workSpecs: ["s"] });

@@ -170,7 +170,7 @@ export const conflicts: CaseGroup = {
         assert.deepEqual(Object.keys(await t.statuses("s")), ["a", "b"]);
         await t.add("s", "c");
         await t.refuses("queue_full", t.add("s", "d"));
-        // what waits already may be added again
+        // a unit that already waits may be added again
         await t.add("s", { name: "a", data: fresh });
         await t.add("s", { name: "x", onConflict: "ignore" }).catch(() => undefined);
       },
@@ -185,7 +185,7 @@ export const conflicts: CaseGroup = {
         await t.settled(attempt, "finish");
         await t.refuses("queue_full", t.add("s", "a"));
         assert.equal(await t.status("s", "a"), "finished");
-        // a retry is taken, though there is no room
+        // a retry is accepted although the queue is full
         const again = await t.claimOne();
         await t.add("s", "a");
         await t.settled(again, "retry");

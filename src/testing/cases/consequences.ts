@@ -1,8 +1,8 @@
 /**
- * What follows from the end of a unit: dependents that are released or fail, messages, and the order of it all.
+ * What follows from the end of a unit: dependents that are released or fail, messages, and the order of all this.
  *
- * Units end in the order of the changes of a call; their consequences follow, level by level, each level in the order of
- * unit ids. A change to a unit that has consequences of an earlier change to come has those first.
+ * Units end in the order of the changes of a call. Their consequences follow, level by level, each level in the order of unit
+ * ids. Before a change to a unit, the pending consequences of earlier changes for that unit are applied.
  */
 import assert from "node:assert/strict";
 import {
@@ -14,7 +14,7 @@ import {
 } from "../../core/index.ts";
 import { present, table, type Case, type CaseGroup, type Context } from "../stack.ts";
 
-/** A unit that waits for others and tells the queue `q` of its end. */
+/** A unit that depends on others and sends a message to the queue `q` when it ends. */
 const after = (name: string, ...dependencies: (string | DependencyInput)[]): WorkUnitInput => ({
   name,
   queues: ["q"],
@@ -165,7 +165,7 @@ const batches: Case[] = [
         { attempt: x.id, action: "fail" },
         { attempt: y.id, action: "finish", data: encodeData({ output: ["z"] }) },
       ]);
-      // added again it still waits for x, which has failed: it fails a second time
+      // added again, z still depends on x, which has failed: z fails a second time
       assert.equal((await t.attempts("b", "z")).length, 2);
       assert.equal(await t.status("b", "z"), "failed");
     },
@@ -332,8 +332,8 @@ const messages: Case[] = [
 // ---- expiry reaches dependents in other work specs
 
 /**
- * `b/x` runs while its hard dependency `b/d` fails; then its lease ends, so that it has failed by rule; `a/hard`, `a/soft` and
- * `c/next`, two steps away, wait for it. Nothing looks at `b` after the lease has ended.
+ * `b/x` runs while its hard dependency `b/d` fails. Then the lease of `b/x` ends, so that it has failed by rule. `a/hard` and
+ * `a/soft` wait for it, and so does `c/next`, two steps away. No query reads `b` after the lease has ended.
  */
 async function expired(t: Context): Promise<void> {
   for (const name of ["a", "b", "c"]) await t.spec(name);

@@ -13,7 +13,7 @@ import { sameData, table, type CaseGroup } from "../stack.ts";
 
 const cbor = (hex: string): Data => cborData(Buffer.from(hex, "hex"));
 
-/** What must come back byte for byte, in the encoding it came in. */
+/** Data that must be returned byte for byte, in its original encoding. */
 const carried: readonly [string, Data][] = [
   ["an empty object", jsonData("{}")],
   ["white space and key order", jsonData('{ "b" : 1, "a":2 }')],

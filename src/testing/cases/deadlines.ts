@@ -5,7 +5,7 @@ import { present, type CaseGroup, type Context } from "../stack.ts";
 const second = 1000;
 const minute = 60 * second;
 
-/** Claims and finishes units one at a time; answers their names in order. */
+/** Claims and finishes units one at a time; returns their names in order. */
 async function drain(t: Context, number = 10): Promise<string[]> {
   const names: string[] = [];
   for (let i = 0; i < number; i++) {
@@ -262,7 +262,7 @@ export const aging: CaseGroup = {
         assert.equal((await t.unit("s", "old")).priority, 1);
         await t.c.setWorkUnitPriorities(t.ns, "s", { names: ["old"] }, { set: -1 });
         assert.equal((await t.unit("s", "old")).priority, -1);
-        // -1 and the five that it has gained
+        // -1 plus the five gained by aging
         assert.deepEqual(await drain(t), ["new", "old"]);
       },
     },

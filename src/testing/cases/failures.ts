@@ -1,9 +1,9 @@
-/** Failure groups: failed units by what went wrong, and selecting units by it. */
+/** Failure groups: failed units grouped by error, and selecting units by group. */
 import assert from "node:assert/strict";
 import { encodeData, maxFailureGroups, type FailureRow } from "../../core/index.ts";
 import { present, type CaseGroup, type Context } from "../stack.ts";
 
-/** Adds units that fail, each with the error of its name. */
+/** Adds units and fails each with the error given for its name. */
 async function failing(t: Context, errors: Readonly<Record<string, string>>, spec = "s"): Promise<void> {
   await t.add(spec, ...Object.keys(errors));
   for (const attempt of await t.claim({ number: 1000, workSpecs: [spec] }))

@@ -6,18 +6,18 @@ const step = 10_000;
 const minute = 60_000;
 const hour = 60 * minute;
 
-/** Begins a new step, with everything before it recorded. */
+/** Starts a new step, with everything before it recorded. */
 async function beginStep(t: Context): Promise<number> {
   await t.advance(step - (t.now % step));
   await t.sweep();
   return t.now;
 }
 
-/** Ends the step and has it recorded. */
+/** Ends the step and records it. */
 async function endStep(t: Context): Promise<void> {
   await t.advance(step - (t.now % step));
   await t.sweep();
-  // records are taken to be there two seconds after the step has ended
+  // records are assumed complete two seconds after the end of a step
   await t.advance(2000);
 }
 
@@ -29,7 +29,7 @@ async function pointsOf(t: Context, workSpec: string | null, from: number): Prom
   return present(series.find((one) => one.workSpec === workSpec)).points;
 }
 
-/** What a spec, or the namespace, has counted since a time. */
+/** The counts of a spec, or of the namespace, since a time. */
 async function countsOf(t: Context, workSpec: string | null, from: number): Promise<Record<string, number>> {
   const sum: Record<string, number> = {};
   for (const point of await pointsOf(t, workSpec, from))
@@ -61,7 +61,7 @@ export const history: CaseGroup = {
         await t.settled(present(c), "retry");
         await t.claim({ number: 1, workSpecs: ["s"], lifetimeMs: 1000 });
         await t.advance(1000);
-        // finished and failed units that are added again are new work; one that waits is not
+        // finished and failed units that are added again count as added; a waiting unit does not
         await t.add("s", "a", "b", "d");
         await endStep(t);
         const counts = { added: 6, started: 4, finished: 1, failed: 1, retried: 1, expired: 1 };
@@ -191,7 +191,7 @@ export const history: CaseGroup = {
             [3 * step, 1],
           ],
         );
-        // once more, when nothing new is to be told: nothing is counted twice
+        // a second sweep with nothing new counts nothing twice
         await t.sweep();
         assert.deepEqual(await countsOf(t, "s", from), { added: 4 });
       },
@@ -218,7 +218,7 @@ export const history: CaseGroup = {
         await t.advance(24 * hour);
         await t.sweep();
         await inSteps(15 * minute);
-        // and gone after a month; a store with many records removes some of them with each step
+        // and deleted after a month; a store with many records deletes some of them with each step
         await t.advance(31 * 24 * hour);
         for (let left = 1, steps = 0; left > 0; steps++) {
           assert.ok(steps < 100, "the record of a month ago is still there");
@@ -299,7 +299,7 @@ export const history: CaseGroup = {
         await t.refuses("no_such_work_spec", read(t, { workSpecs: ["s"] }));
         await t.spec("s");
         assert.deepEqual(await pointsOf(t, "s", from), []);
-        // what happened in the namespace did happen
+        // the counts of the namespace stay
         assert.deepEqual(await countsOf(t, null, from), { added: 1 });
         await t.c.deleteNamespace(t.ns);
         assert.deepEqual(await pointsOf(t, null, from), []);

@@ -1,11 +1,11 @@
-/** Input that makes no sense: a typed error that names the field, and nothing is changed. */
+/** Invalid input: a typed error names the field, and nothing is changed. */
 import assert from "node:assert/strict";
 import type { ErrorCode } from "../../core/index.ts";
 import { table, type CaseGroup, type Context } from "../stack.ts";
 
 type Bad = readonly [what: string, code: ErrorCode, mentions: RegExp, call: (t: Context) => Promise<unknown>];
 
-/** The types forbid all of these; programs without types send them all the same. */
+/** The types forbid all of these, but programs without types can send them. */
 const wrong = (value: unknown): never => value as never;
 
 const bad: readonly Bad[] = [

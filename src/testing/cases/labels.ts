@@ -5,7 +5,7 @@ import type { CaseGroup, Context } from "../stack.ts";
 const listed = async (t: Context, query: WorkUnitQuery): Promise<string[]> =>
   (await t.c.listWorkUnits(t.ns, "s", query)).rows.map(({ name }) => name);
 
-/** Two labels over six units, one of each status but blocked. */
+/** Six units with two labels, in every status but blocked. */
 async function labelled(t: Context): Promise<void> {
   await t.spec("s");
   await t.add("s", { name: "a1", labels: ["red"] }, { name: "a2", labels: ["red", "big"] }, "a3");
@@ -83,7 +83,7 @@ export const labels: CaseGroup = {
         assert.equal(await t.c.deleteWorkUnits(t.ns, "s", { label: "red" }), 3);
         assert.deepEqual(await listed(t, {}), ["a3", "b3"]);
         assert.deepEqual(await listed(t, { label: "red" }), []);
-        // another unit of the same name does not inherit them
+        // a new unit of the same name does not inherit the labels
         await t.add("s", "a1");
         assert.deepEqual(await listed(t, { label: "red" }), []);
         assert.deepEqual(await listed(t, { label: "big" }), ["b3"]);

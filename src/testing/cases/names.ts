@@ -233,7 +233,7 @@ export const names: CaseGroup = {
       },
     ),
     {
-      // an index entry of limited length that shortens names by a hash must not confuse these
+      // an index with entries of limited length may shorten names by a hash, and must still tell these apart
       name: "a name that looks like a long one shortened to 2,600 bytes by a hash is another name",
       async run(t) {
         await t.spec("s");

@@ -8,7 +8,7 @@ import {
 } from "../../core/index.ts";
 import { present, type CaseGroup, type Context } from "../stack.ts";
 
-/** `a1`, `a2`, … of partition a, and so on: three for each letter unless said otherwise. */
+/** `a1`, `a2`, … of partition a, and so on: three for each letter by default. */
 const units = (letters: string, count = 3): WorkUnitInput[] =>
   Array.from(letters).flatMap((partition) =>
     Array.from({ length: count }, (_, i) => ({ name: `${partition}${i + 1}`, partition })),
@@ -522,7 +522,7 @@ export const partitions: CaseGroup = {
         await t.spec("s", { max_running_per_partition: 2 });
         await t.add("s", ...units("ba"), { name: "c1", partition: "c" }, "alone");
         await t.claim({ number: 6 });
-        // one each of none, a, b and c, and another one of a and b
+        // one each without a partition and of a, b and c, and a second one of a and b
         assert.deepEqual(await partitionsOf(t), [
           ["", 0, 1, null, null],
           ["a", 1, 2, "a3", "max_running_per_partition"],
@@ -610,7 +610,7 @@ export const partitions: CaseGroup = {
         const { rows } = await t.c.listPartitions(t.ns, "s");
         assert.deepEqual(new Set(rows.map(({ partition }) => partition)), new Set(["many", ...names]));
         assert.deepEqual(present(rows.find(({ partition }) => partition === "many")).waiting, 1000);
-        // page by page they are the same
+        // reading page by page returns the same partitions
         const found: string[] = [];
         for (let previous: string | null = null, i = 0; i < 5; i++) {
           const page = await t.c.listPartitions(t.ns, "s", {

@@ -8,7 +8,7 @@ const brief = (messages: readonly QueueMessage[]): string[] =>
 const take = async (t: Context, queue: string, max?: number): Promise<string[]> =>
   brief(await t.c.takeMessages(t.ns, queue, max === undefined ? {} : { max }));
 
-/** Units of one spec, each with a queue. */
+/** Adds units of one spec, each with these queues. */
 async function queued(t: Context, queues: readonly string[], ...names: string[]): Promise<void> {
   await t.spec("s");
   await t.add("s", ...names.map((name) => ({ name, queues })));
@@ -221,7 +221,7 @@ export const queues: CaseGroup = {
         assert.equal(first.length, 2);
         assert.deepEqual(await t.c.takeMessages(t.ns, "q", { max: 2, requestId: "one" }), first);
         assert.deepEqual(await t.c.countMessages(t.ns, ["q"]), [1]);
-        // the id means nothing for another queue, and another id takes what is left
+        // a request id applies to one queue only, and another id takes the remaining messages
         assert.equal((await t.c.takeMessages(t.ns, "r", { requestId: "one" })).length, 3);
         assert.deepEqual(brief(await t.c.takeMessages(t.ns, "q", { requestId: "two" })), ["c finished"]);
         await t.advance(9 * 60_000);

@@ -1,4 +1,4 @@
-/** What many callers ask at the same time. */
+/** Concurrent calls of many clients. */
 import assert from "node:assert/strict";
 import { encodeData } from "../../core/index.ts";
 import type { CaseGroup } from "../stack.ts";

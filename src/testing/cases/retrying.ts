@@ -1,4 +1,4 @@
-/** What becomes of a unit whose task ends in an error: tried again after a back-off, or failed, and why. */
+/** What happens to a unit whose task ends in an error: it is retried after a backoff, or fails, and why. */
 import assert from "node:assert/strict";
 import {
   decodeData,
@@ -12,7 +12,7 @@ import { present, table, type CaseGroup, type Context } from "../stack.ts";
 const dataOf = async (t: Context, name: string): Promise<DataObject> =>
   decodeData(present((await t.unit("s", name)).data));
 
-/** Runs into errors until the unit is not tried again; answers how long it waited before each next try. */
+/** Settles with errors until the unit is not retried any more; returns the delay before each retry. */
 async function waits(t: Context, max = 10): Promise<number[]> {
   const waited: number[] = [];
   while (waited.length < max) {
@@ -454,7 +454,7 @@ export const retrying: CaseGroup = {
         ] as const)
           await t.refuses("bad_work_spec", t.spec("bad", { retry }), mentions);
         assert.equal((await t.c.listWorkUnits(t.ns, "s")).rows.length, 0);
-        // over an old wire it is the client's own data
+        // with `lenient`, for older protocols, the key is the client's own data
         const data = encodeData({ name: "old", retry: { attempts: 2, backoff: "10s" } });
         const [row] = await t.c.setWorkSpecs(t.ns, [{ data }], { lenient: true });
         assert.deepEqual(row?.meta.retry, {});

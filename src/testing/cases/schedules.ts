@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { encodeData, type WorkSpecMeta } from "../../core/index.ts";
 import { table, type CaseGroup, type Context } from "../stack.ts";
 
-/** As units of runs are named. */
+/** The name of the unit of a run. */
 const nameOf = (time: number): string => new Date(time).toISOString().replace(".000Z", "Z");
 
 const minute = 60_000;
-/** The first full minute after now, and those after it. */
+/** The n-th full minute after now. */
 const minuteAfter = (t: Context, n = 1): number => (Math.floor(t.now / minute) + n) * minute;
-/** Moves the clock to a time. */
+/** Advances the clock to a time. */
 const until = (t: Context, time: number): Promise<void> => t.advance(time - t.now);
 
 const everyMinute = { every: 60 };
@@ -98,7 +98,7 @@ export const schedules: CaseGroup = {
     {
       name: "cron goes by the clock of its time zone",
       async run(t) {
-        // Kolkata is 5:30 before UTC, all year
+        // Kolkata is 5:30 ahead of UTC, all year
         await t.spec("s", { schedule: { cron: "30 6 * * *", timezone: "Asia/Kolkata" } });
         const { nextRun } = await meta(t);
         assert.match(nameOf(nextRun), /T01:00:00Z$/);

@@ -1,9 +1,9 @@
-/** Every sentence of the scheduling rules has a case here; the draw itself is made exact by giving the random number. */
+/** Every sentence of the scheduling rules has a case here; cases set the random number to make the draw exact. */
 import assert from "node:assert/strict";
 import { decodeData, encodeData } from "../../core/index.ts";
 import { table, type CaseGroup, type Context } from "../stack.ts";
 
-/** Specs with so many units each; `pending` of them already running. */
+/** Specs with `units` available units each, and `pending` units already running. */
 async function specs(
   t: Context,
   all: Record<string, { units?: number; pending?: number; [key: string]: unknown }>,
@@ -301,7 +301,7 @@ export const scheduling: CaseGroup = {
         { draw: 0.2499, weights: [20, 60], pending: [0, 0], choice: "a" },
         { draw: 0.2501, weights: [20, 60], pending: [0, 0], choice: "b" },
         { draw: 0.9999, weights: [20, 60], pending: [0, 0], choice: "b" },
-        // scores 1*(3+1)-3*1 = 1 and 2*(3+1)-3*2 = 2: as it should be, so again 1 : 2
+        // scores 1*(3+1)-3*1 = 1 and 2*(3+1)-3*2 = 2: both have their share, so again 1 : 2
         { draw: 0.333, weights: [1, 2], pending: [1, 2], choice: "a" },
         { draw: 0.334, weights: [1, 2], pending: [1, 2], choice: "b" },
         // scores 1*(3+1)-2*0 = 4 and 1*(3+1)-2*3 = -2: the one with more than its share is dropped

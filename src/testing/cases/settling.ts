@@ -14,7 +14,7 @@ import { present, sameData, table, type CaseGroup, type Context } from "../stack
 const data = (n: number) => encodeData({ n });
 const minute = 60_000;
 
-/** How an attempt can stand when somebody wants to settle it. */
+/** The situations of an attempt when a client settles it. */
 const situations = {
   pending: async (_t: Context, attempt: AttemptRow) => attempt,
   "past its expiration": async (t: Context, attempt: AttemptRow) => {
@@ -68,7 +68,7 @@ const situations = {
 type Situation = keyof typeof situations;
 type Outcome = "ok" | "again" | ErrorCode;
 
-/** Situation by action: what is answered, where the attempt stands then, and where the unit stands. */
+/** Situation by action: the answer, the resulting status of the attempt, and that of the unit. */
 const matrix: Record<Situation, Record<AttemptAction, readonly [Outcome, AttemptStatus, WorkUnitStatus]>> = {
   pending: {
     finish: ["ok", "finished", "finished"],
@@ -199,7 +199,7 @@ export const settling: CaseGroup = {
           assert.deepEqual(await t.unit("s", "u"), before, "nothing changes");
           assert.deepEqual(await t.attempts("s", "u"), history, "nothing changes");
         }
-        // whatever happened, what is pending can be claimed by nobody and what is available by anybody
+        // in any case, a pending unit cannot be claimed and an available one can
         assert.equal((await t.claim()).length, unitStatus === "available" ? 1 : 0);
       },
     ),
@@ -222,7 +222,7 @@ export const settling: CaseGroup = {
         await t.add("s", ...Array.from({ length: 1100 }, (_, i) => `u${i}`));
         const attempts = await t.claim({ number: 1100, lifetimeMs: 1000 });
         await t.advance(1000);
-        // the one that was added last: a store that moves a thousand at a time comes to it last
+        // the unit added last: a store that expires a thousand at a time reaches it last
         const last = attempts.find(({ workUnit }) => workUnit === "u1099")!;
         await t.settled(last, "finish");
         assert.equal((await t.attempt(last.id)).late, true);
@@ -464,7 +464,7 @@ export const settling: CaseGroup = {
         const [a, b, c, d, e] = attempts.map(({ id }) => id) as [string, string, string, string, string];
         await t.advance(10);
         await t.c.resetWorkUnits(t.ns, "s", { names: ["a", "b", "c"] });
-        // given back, and claimed by another: its lease has ended
+        // given back and claimed by another worker: the lease has ended
         await t.c.settleAttempts(t.ns, [{ attempt: d, action: "expire" }]);
         await t.c.makeAttempts(t.ns, [{ workSpec: "s", workUnit: "d", worker: "v", lifetimeMs: 60_000 }]);
         const settle = async (attempt: string, action: AttemptAction): Promise<unknown> => {
@@ -483,7 +483,7 @@ export const settling: CaseGroup = {
         assert.deepEqual(await settle(b, "finish"), ["not_pending", false, "failed"]);
         assert.deepEqual(await settle(c, "retry"), [null, true, "retryable"]);
         assert.deepEqual(await settle(d, "finish"), ["lost_lease", false, "expired"]);
-        // nobody took this one: late, as ever
+        // e was not taken from its worker: a late finish succeeds as usual
         assert.deepEqual(await settle(e, "finish"), [null, true, "finished"]);
         const rows = await t.c.getAttempts(t.ns, [a, b, c]);
         assert.deepEqual(

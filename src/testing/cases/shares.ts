@@ -1,13 +1,13 @@
-/** Weights as shares of worker time, and the shares that `explain` tells. */
+/** Weights as shares of worker time, and the shares that `explain` reports. */
 import assert from "node:assert/strict";
 import type { AttemptAction, AttemptChange, Explained } from "../../core/index.ts";
 import { present, type CaseGroup, type Context } from "../stack.ts";
 
-/** What was measured is read again after so long. */
+/** Measurements are read again after this long. */
 const readingMs = 2000;
 const step = 10_000;
 
-/** Runs one unit of a work spec for so long, and settles it. */
+/** Runs one unit of a work spec for this long, and settles it. */
 async function work(
   t: Context,
   spec: string,
@@ -41,7 +41,7 @@ async function told<Key extends keyof Explained>(
   return Object.fromEntries((await t.c.explain(t.ns)).map((one) => [one.workSpec, one[key]]));
 }
 
-/** About the same numbers; sums that were written and read are not exact to the last digit. */
+/** Compares numbers approximately; sums that were stored and read are not exact to the last digit. */
 function near(actual: Record<string, number | null>, expected: Record<string, number>): void {
   assert.deepEqual(Object.keys(actual), Object.keys(expected));
   for (const [name, value] of Object.entries(expected))
@@ -85,7 +85,7 @@ export const shares: CaseGroup = {
         for (const ms of [40, 60]) await work(t, "a", ms);
         await work(t, "b", 5);
         await second(t);
-        // 1 / 50 to 3 / 5
+        // weight by mean duration: 1 / 50 to 3 / 5
         const chance = 1 / 31;
         near(await told(t, "chance"), { a: chance, b: 1 - chance });
         t.draws(chance - 0.001, chance + 0.001);
@@ -143,7 +143,7 @@ export const shares: CaseGroup = {
         await t.claim({ workSpecs: ["a"], number: 2 });
         near(await told(t, "chance"), { a: 0.5, b: 0.5 });
         await t.claim({ workSpecs: ["a"], number: 1 });
-        // three of three that run, and a half of the four that will
+        // a has all three that run, and its share is half of the four that will
         assert.deepEqual(await told(t, "excluded"), { a: "enough_running", b: null });
         t.draws(0);
         assert.equal((await t.claimOne()).workSpec, "b");
@@ -178,7 +178,7 @@ export const shares: CaseGroup = {
         await t.sweep();
         await second(t);
         near(await told(t, "measuredShare"), { a: 0.5, b: 0.5 });
-        // by then what was a minute before something else counts half as much
+        // records lose half their weight per minute: after eight minutes the first ones hardly count
         await t.advance(8 * 60_000);
         await work(t, "a", 1000);
         await second(t);
@@ -206,7 +206,7 @@ export const shares: CaseGroup = {
         await work(t, "a", 100);
         await work(t, "b", 10);
         await second(t);
-        // 20 / 100 to 20 / 20 / 10
+        // weight by mean duration, a continuous spec with a twentieth: 20 / 100 to 20 / 20 / 10
         near(await told(t, "chance"), { a: 2 / 3, b: 1 / 3 });
       },
     },

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import type { CaseGroup, Context } from "../stack.ts";
 
-/** Starts requests that wait, and lets them get in line one after the other. */
+/** Starts requests that wait, one after the other, so that they queue in this order. */
 async function wait(t: Context, ...requests: object[]): Promise<Promise<string[]>[]> {
   const started: Promise<string[]>[] = [];
   for (const [i, request] of requests.entries()) {
     started.push(t.claimNames({ worker: `waiter ${i}`, number: 1, waitMs: 60_000, ...request }));
-    // a store that answers later may answer in another order: who came first is who is in line first
+    // an asynchronous store may process requests in another order: wait until this one is queued
     await t.untilWaiting(i + 1);
   }
   return started;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { encodeData, jsonData, type WorkSpecMeta } from "../../core/index.ts";
 import { table, type Case, type CaseGroup } from "../stack.ts";
 
-/** Each special key: what it derives, what its absence means, what is of the wrong type. */
+/** Each special key: the value that it sets, its default, and values of the wrong type. */
 const keys: readonly {
   key: string;
   field: keyof WorkSpecMeta;
@@ -55,7 +55,7 @@ const keys: readonly {
   { key: "runtime", field: "runtime", otherwise: "", value: "go", becomes: "go", wrong: [1, {}] },
 ];
 
-/** What an operator may set, and what not. */
+/** The fields that an operator may set. */
 const settable = {
   priority: 5,
   weight: 3,

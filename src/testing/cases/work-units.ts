@@ -123,7 +123,7 @@ export const workUnits: CaseGroup = {
           assert.deepEqual(after.data, data(1), "a running attempt goes on with the data it was given");
           assert.deepEqual(after.activeAttempt?.id, before.activeAttempt?.id);
         } else {
-          // new metadata without a delay ends a delay; what a blocked unit waits for stays
+          // new metadata without a delay ends the delay; a blocked unit keeps its dependencies
           assert.equal(after.status, status === "blocked" ? "blocked" : "available");
           assert.deepEqual(after.data, data(9));
           assert.equal(after.activeAttempt, null);

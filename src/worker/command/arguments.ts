@@ -1,15 +1,15 @@
 /**
- * The arguments of a command, from its work spec and a unit. There is no shell anywhere: an argument with a placeholder is one
- * argument, whatever the unit puts there.
+ * Builds the arguments of a command from its work spec and a unit. No shell is involved: an argument with a placeholder stays one
+ * argument, whatever value the unit has.
  *
- *   {name}        the name of the unit         {spec}     that of the work spec
+ *   {name}        the name of the unit         {spec}     the name of the work spec
  *   {data.a.b}    a value of the unit's data   {attempt}  the number of the attempt
- *   {{word}}      the text {word} itself. Other braces, as in JSON or awk, stay as they are
+ *   {{word}}      the text {word} itself. Other braces, as in JSON or awk, are not changed
  *
- * Units may come from strangers. What would reach the program as something else than what it is, is refused:
- *   - an argument that begins with a placeholder, and with "-" once it is filled in, would be read as an option. It is
- *     allowed behind an argument "--", which tells most programs that no options follow;
- *   - a NUL ends an argument early, and bytes that are not UTF-8 cannot be passed on.
+ * The data of units is not trusted. Values that the program would misread are refused:
+ *   - an argument that begins with "-" only after its placeholder is filled in would be read as an option. It is allowed after an
+ *     argument "--", which tells most programs that no options follow;
+ *   - a NUL would end the argument early, and bytes that are not UTF-8 cannot be passed to a program.
  */
 import {
   CoordinateError,
@@ -21,14 +21,14 @@ import {
 } from "../../core/index.ts";
 
 export interface CommandSpec {
-  /** The program, and its arguments before they are filled in. */
+  /** The program and the templates of its arguments. */
   readonly command: readonly [string, ...string[]];
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string | null;
   readonly timeoutMs: number | null;
 }
 
-/** What may stand in a placeholder. */
+/** The values of placeholders. */
 export interface CommandUnit {
   readonly name: string;
   readonly spec: string;
@@ -36,7 +36,7 @@ export interface CommandUnit {
   readonly data: DataObject;
 }
 
-/** Reads the keys of a work spec. Throws `bad_work_spec`, naming the key. */
+/** Reads the keys of a work spec. Throws `bad_work_spec` with the name of the key. */
 export function readCommandSpec(data: DataObject): CommandSpec {
   const { command, env = null, cwd = null, timeout = null } = data;
   if (!Array.isArray(command) || command.length === 0)
@@ -63,7 +63,7 @@ export function readCommandSpec(data: DataObject): CommandSpec {
   };
 }
 
-/** The arguments after the program. Throws `bad_argument`, naming the argument, for what cannot be passed. */
+/** Returns the arguments after the program. Throws `bad_argument` with the argument when a value is missing or cannot be passed. */
 export function fillArguments({ command: [, ...templates] }: CommandSpec, unit: CommandUnit): string[] {
   const end = templates.indexOf("--");
   return templates.map((template, i) => {
@@ -80,7 +80,7 @@ export function fillArguments({ command: [, ...templates] }: CommandSpec, unit: 
   });
 }
 
-/** Whether it is Unicode: a byte that is not UTF-8 stands in a name as a lone surrogate, which cannot be passed to a program. */
+/** Whether the text is valid Unicode. In names, a lone surrogate stands for a byte that is not UTF-8; it cannot be passed to a program. */
 export const isText = (text: string): boolean => !/\p{Surrogate}/u.test(text);
 
 const pattern = /\{\{(?:data\.[^{}]+|[A-Za-z_][\w.]*)\}\}|\{(data\.[^{}]+|[A-Za-z_][\w.]*)\}/g;

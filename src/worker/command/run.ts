@@ -1,4 +1,4 @@
-/** Runs one command to its end: input in, bounded output out, within its time and memory. */
+/** Runs one command to its end: writes its input, keeps a bounded part of its output, enforces its time and memory limits. */
 import { Buffer } from "node:buffer";
 import type { Readable } from "node:stream";
 import { ProcessGroup, type Exit, type Program } from "../process/group.ts";
@@ -19,15 +19,15 @@ export interface CommandLimits {
 export interface CommandResult {
   readonly exit: Exit;
   readonly stdout: string;
-  /** Bytes that were too many. */
+  /** Bytes of standard output beyond the limit. */
   readonly stdoutLeftOut: number;
   readonly stderr: string;
   readonly ms: number;
-  /** The most memory that was seen; null when it ended before anybody looked. */
+  /** The peak memory in bytes; null when the program ended before it was measured. */
   readonly peak: number | null;
 }
 
-/** Never rejects: what went wrong stands in `exit`. When its time is up or its worker stops it gets SIGTERM, then SIGKILL. */
+/** Never rejects: errors are in `exit`. When its time is up or its worker stops, the program gets SIGTERM, then SIGKILL. */
 export async function runCommand(
   program: Program,
   input: string,
@@ -41,7 +41,7 @@ export async function runCommand(
   const stdout = keepStart(group.stdout, maxOutput);
   const stderr = keepEnd(group.stderr, maxErrors);
   if (group.stderr !== null) readLines(group.stderr, onErrorLine);
-  // A program that does not read its input is fine; its pipe's error is of no interest and is listened for.
+  // a program need not read its input: `ProcessGroup` ignores errors of the pipe
   group.stdin?.end(input);
 
   const { signal, expired } = signals;
@@ -74,7 +74,7 @@ export async function runCommand(
   };
 }
 
-/** Looks at the memory more and more rarely, from 10 ms to 500 ms. The function it answers ends that and tells the peak. */
+/** Measures the memory at intervals that grow from 10 ms to 500 ms. The returned function stops this and returns the peak. */
 function watchMemory(group: ProcessGroup, limit: number | null): () => number | null {
   let peak: number | null = null;
   let timer: NodeJS.Timeout | undefined;

@@ -1,9 +1,10 @@
 /**
  * Runs programs: a work spec with `runtime: command` and `command: [program, argument...]`, one process for each unit.
  *
- * The unit's data is its standard input, as JSON. When it exits with 0 the unit is finished: a JSON object on its standard output becomes the
- * unit's data, so that its `output` makes further units; anything else is kept as the text `stdout` beside the data. Any other end is an
- * error of the unit, with the reason and the end of its standard error, which is also the log of the attempt. How it went is recorded as `command` in the data.
+ * The program gets the unit's data as JSON on its standard input. When it exits with 0, the unit is finished: a JSON object on its
+ * standard output becomes the unit's data, so that its `output` creates further units; any other output is added to the data as the
+ * text `stdout`. Any other exit ends the attempt in an error with the reason and the end of standard error. Standard error is also the
+ * log of the attempt. Exit code, time, memory and standard error are recorded as `command` in the data.
  */
 import { availableParallelism } from "node:os";
 import {
@@ -25,19 +26,19 @@ import { fillArguments, isText, readCommandSpec, type CommandSpec } from "./argu
 import { runCommand, type CommandLimits, type CommandResult } from "./run.ts";
 
 export interface CommandRuntimeOptions {
-  /** Programs at once; one for each core when absent. */
+  /** How many programs run at once; one for each core when absent. */
   readonly processes?: number;
-  /** Values of the `runtime` key that are served; `["command"]` when absent. */
+  /** Values of the `runtime` key that it serves; `["command"]` when absent. */
   readonly names?: readonly string[];
-  /** Attempts of a claim at most; 1 when absent. */
+  /** Most attempts in one claim; 1 when absent. */
   readonly maxAttempts?: number;
   /** Bytes of standard output that are kept; 8 MiB when absent. */
   readonly maxOutput?: number;
-  /** A program that uses more is killed; needs procfs. */
+  /** A program that uses more bytes of memory is killed; needs procfs. */
   readonly memoryLimit?: number;
-  /** Between SIGTERM and SIGKILL; 5 seconds when absent. */
+  /** Time between SIGTERM and SIGKILL; 5 seconds when absent. */
   readonly graceMs?: number;
-  /** Added to the environment of this process; a work spec's `env` comes on top. */
+  /** Added to the environment of this process; a work spec's `env` overrides both. */
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
 }
@@ -55,13 +56,13 @@ export function commandRuntime(options: CommandRuntimeOptions = {}): Runtime {
     names,
     timedOut: jobExpired,
     capacity: processes,
-    // They run one after the other, and the lease is that of the whole claim: a program may take as long as it is.
+    // units of a claim run one after the other within one lease: with one unit, its program has the whole lease
     maxAttempts: options.maxAttempts ?? 1,
     task: ({ data }) => {
       const spec = readCommandSpec(data);
       return bulk((attempts, context) => runUnits(attempts, context, spec, options), { atLeast: 1 });
     },
-    // The processes belong to their tasks, and end when those are told that it is over.
+    // nothing to do: tasks stop their processes when their signals are aborted
     close: () => Promise.resolve(),
   };
 }
@@ -78,11 +79,11 @@ async function runUnits(
     if (context.signal.aborted) settles.push(attempt.release());
     else await runUnit(attempt, context, spec, options).then((settle) => settles.push(settle()));
   }
-  // Those that were refused are known to the worker.
+  // the worker has reported refusals
   await Promise.allSettled(settles);
 }
 
-/** Answers how to settle: the next program may run while this one's result is stored. */
+/** Runs one program and returns how to settle its attempt, so that the next program can run while the result is stored. */
 async function runUnit(
   attempt: Attempt,
   { workSpec, worker, signal, expired, clock }: BulkContext,
@@ -104,7 +105,7 @@ async function runUnit(
     COORDINATE_WORK_SPEC: workSpec.name,
     COORDINATE_ATTEMPT: attempt.id,
     COORDINATE_WORKER: worker,
-    // a name that cannot be an environment variable is not cut short to one that can
+    // omitted when the name cannot be the value of an environment variable, rather than truncated
     ...(isPassable(name) && { COORDINATE_WORK_UNIT: name }),
   };
   const cwd = spec.cwd ?? options.cwd;
@@ -117,7 +118,7 @@ async function runUnit(
   };
   const input = attempt.rawData === null ? "{}" : dataToJson(attempt.rawData).text;
   const program = { command: spec.command[0], args, env, ...(cwd !== undefined && { cwd }) };
-  // what a program writes there is its log, whether it fails or not
+  // standard error is the log of the attempt, also when the program succeeds
   const keepLine = (text: string): void => attempt.log(text, { time: clock.now() });
   const result = await runCommand(program, input, limits, { signal, expired }, keepLine);
   if (result.exit.code === 0 && result.exit.cause === "exited")
@@ -125,7 +126,7 @@ async function runUnit(
   if (result.exit.cause === "stopped") return () => attempt.expire();
   const reason = result.exit.cause === "expired" ? ({ reason: "expired" } as const) : {};
   const data = failedData(attempt, result, spec.command[0]);
-  // too much memory once is too much again
+  // no retry: it would exceed the memory limit again
   if (result.exit.cause === "memory") return () => orFail(attempt, attempt.fail(data));
   return () => orFail(attempt, attempt.error(undefined, { data, ...reason }));
 }
@@ -146,7 +147,7 @@ function failedData(attempt: Attempt, result: CommandResult, program: string): D
   return withMembers(attempt.rawData, { ...outputOf(result), traceback, command: recordOf(result) });
 }
 
-/** What it printed, when that was no result; nothing when it printed nothing. */
+/** Standard output as data, for output that is not a result; empty when nothing was printed. */
 function outputOf({ stdout, stdoutLeftOut }: CommandResult): object {
   if (stdout === "") return {};
   return { stdout, ...(stdoutLeftOut > 0 && { stdout_left_out: stdoutLeftOut }) };
@@ -162,7 +163,7 @@ function recordOf({ exit, stderr, ms, peak }: CommandResult): object {
   };
 }
 
-/** The text as data, when it is one JSON object. */
+/** Returns the text as data when it is one JSON object, else null. */
 function objectOf(text: string): Data | null {
   const trimmed = text.trim();
   if (!trimmed.startsWith("{")) return null;
@@ -173,7 +174,7 @@ function objectOf(text: string): Data | null {
   }
 }
 
-/** Data with these members at its end. JSON text stays as it was written; of a repeated key the last one counts. */
+/** Appends members to data. JSON text is not reformatted; when a key is repeated, the last one counts. */
 function withMembers(data: Data | null, members: object): Data {
   if (data !== null && typeof data !== "string")
     return encodeData({ ...decodeData(data, { precise: true }), ...members }, { maxBytes: Infinity });

@@ -1,11 +1,11 @@
 /**
- * A child process that runs tasks: the program that `processRuntime` starts.
+ * The program of the child processes that `processRuntime` starts to run tasks.
  *
- * It speaks over file descriptor 3 only, so that whatever a task prints goes to the log and cannot be taken for a message. When
- * that channel closes its supervisor is gone, and so is the reason to live.
+ * It communicates over file descriptor 3 only, so that output of a task goes to the log and cannot be mistaken for a message. When
+ * this channel closes, the supervisor is gone and the child exits.
  *
- * A task gets what it would get in the worker's own process: attempts to finish and a context. Behind them stand two verbs that
- * travel to the supervisor; there is no store here, and all other verbs are refused.
+ * A task gets attempts and a context, as in the worker's own process. Settlements, progress and renewals are sent to the supervisor;
+ * a child has no store, and all other verbs are refused.
  */
 import { Socket } from "node:net";
 import {
@@ -41,7 +41,7 @@ import {
 } from "./messages.ts";
 import { runUnits } from "./units.ts";
 
-/** The supervisor's coordinator judges the size. */
+/** The supervisor's coordinator checks the size. */
 const unlimited = { maxBytes: Infinity };
 const channel = new Socket({ fd: 3 });
 const reader = new FrameReader();
@@ -54,7 +54,7 @@ let running: { signal: AbortController; expired: AbortController } | null = null
 channel.on("data", (chunk) => {
   for (const message of reader.push(chunk)) receive(message);
 });
-// As in the worker's own process: a promise that nobody waits for must not end what other units wait for.
+// as in the worker's own process: an unhandled rejection must not end the other units
 process.on("unhandledRejection", (error) => {
   loggerWith({}).error({ err: error }, "a promise was rejected, and nobody waited for it");
 });
@@ -150,7 +150,7 @@ function failureOf(thrown: unknown): TaskFailure {
   return { text, decision: null, delayMs: 0 };
 }
 
-/** What a handle of an attempt needs: to be made out of the rows of the claim, and to be settled. */
+/** The verbs that attempt handles need: one returns the rows of the run, the other settles. All others are refused. */
 function verbsOf(rows: AttemptRow[]): Coordinate {
   const known: Partial<Coordinate> = {
     requestAttempts: () => Promise.resolve(rows),
@@ -163,13 +163,13 @@ function verbsOf(rows: AttemptRow[]): Coordinate {
   }) as Coordinate;
 }
 
-/** While a progress is being asked for: the lease that it leaves as it is. */
+/** Set while `context.progress` calls `renew`: the expiration time of the lease, which the progress does not change. */
 let leaseOfProgress: number | null = null;
 
-/** How often what `attempt.log` wrote is sent while a task runs. */
+/** How often lines of `attempt.log` are sent while a task runs. */
 const sendLinesMs = 500;
 
-/** The supervisor numbers and stores them. */
+/** Sends the log lines to the supervisor, which numbers and stores them. */
 function sendLines(attempt: Attempt): void {
   const unsent = attempt.unstoredLog;
   if (unsent === null) return;
@@ -215,7 +215,7 @@ function contextOf(
         return;
       }
       const data = progress;
-      // As a renew, so that the handle has the data as well; `settle` makes it what it is.
+      // call `renew` so that the handle keeps the data as well; `settle` sends it as a progress message
       leaseOfProgress = attempt.expirationTime;
       const written = attempt.renew(undefined, data);
       leaseOfProgress = null;
@@ -227,7 +227,7 @@ function contextOf(
   };
 }
 
-/** For the task of one unit: its lines are kept with the attempt. */
+/** The log of one unit's task. Its lines are stored with the attempt. */
 function logOf({ id }: Attempt): TaskLog {
   const logger = loggerWith({}, id);
   return Object.assign(logger.info.bind(logger), logger);
@@ -256,7 +256,7 @@ function loggerWith(base: object, attempt?: string): Logger {
   };
 }
 
-/** Details of a log line may be anything; what cannot be sent is told as text. */
+/** Makes the details of a log line plain JSON: errors become their message, details that JSON cannot encode a placeholder text. */
 function plain(details: object): object {
   try {
     const text = JSON.stringify(details, (_key, value: unknown) => {

@@ -1,14 +1,13 @@
 /**
- * The attempts of a claim, run by child processes.
+ * Runs the attempts of a claim in child processes.
  *
- * What a child reports is settled as it comes, so that its death takes no result back. When it dies, the attempts that
- * are still open are looked at:
+ * The supervisor settles each result when the child reports it, so that no reported result is lost when the child dies. After a
+ * death, the attempts that are still open are handled like this:
  *
- *   - the one that was running, where that is known, or the only one that is left, is the culprit: it ends in an error, and is
- *     tried again as its retry policy says;
- *   - the others run again in another child, one at a time where nobody knows which of them it was.
+ *   - the attempt that was running, if known, or the only one left, is blamed: it ends in an error, and its retry policy applies;
+ *   - the others run again in another child, one at a time if it is not known which of them caused the death.
  *
- * The supervisor holds the leases all the while: to run a unit again costs it no attempt.
+ * The supervisor keeps the leases meanwhile: running a unit again uses no further attempt.
  */
 import { isCoordinateError, type AttemptChanged, type Data } from "../../core/index.ts";
 import type { Attempt } from "../../objects/index.ts";
@@ -40,24 +39,24 @@ export interface ChildRunHost {
   readonly pool: ProcessPool;
   /** The message that makes a child run these attempts. */
   message(attempts: readonly Attempt[], context: BulkContext): Message;
-  /** From SIGTERM to SIGKILL, for a child whose time is up. */
+  /** Time from SIGTERM to SIGKILL for a child whose time is up. */
   readonly graceMs: number;
-  /** Its children say which unit they begin, and run one after the other; else all of them are begun at once. */
+  /** Whether children run one unit after the other and report each begin. Otherwise all units of a run count as begun at once. */
   readonly tellsBegin: boolean;
-  /** Its children cannot be asked to come to an end: when the worker stops and its grace time is over, they are ended. */
+  /** Whether children are stopped when the worker stops and its grace time is over, because they cannot react to a signal message. */
   readonly endsWithWorker: boolean;
-  /** Children are ended this long before the leases of their attempts are; 0 leaves it to the worker, which has its own rule. */
+  /** Children are stopped this long before the leases of their attempts end; 0 leaves it to the worker's own rule. */
   readonly stopEarlyMs: number;
-  /** What the child prints meanwhile belongs to this run. */
+  /** Directs the output of the child to the log of its run; null ends this. */
   attach(child: Child, log: Logger | null): void;
 }
 
-/** The `traceback` of units whose time was up. */
+/** The `traceback` of units whose lease ran out. */
 export const jobExpired = "job expired";
 
 interface Done {
   readonly failure: TaskFailure | null;
-  /** What `throw retry(ms, data)` leaves with the attempts. */
+  /** The data of `throw retry(ms, data)`, to store with the attempts. */
   readonly data: Data | null;
 }
 
@@ -82,7 +81,7 @@ export async function runInChildren(
     if ("failure" in outcome) {
       if (outcome.failure === null) continue;
       const thrown = thrownError(outcome.failure, outcome.data);
-      // The worker's rule for what a task throws; it must not reach those that have not had their turn.
+      // the worker settles all open attempts when this throws: only allowed when no group is left to run
       if (groups.length === 0) throw thrown;
       await run.fail(left, thrown);
     } else groups.unshift(...(await run.afterDeath(left, outcome.exit)));
@@ -107,12 +106,12 @@ class ChildRun {
     this.#clockOffset = (attempts[0]?.startTime ?? 0) - context.clock.now();
   }
 
-  /** Those of a group that nobody has settled. */
+  /** The attempts of a group that are not settled yet. */
   open(group: readonly Attempt[]): Attempt[] {
     return group.filter(({ id }) => this.#open.has(id));
   }
 
-  /** Resolves when the child is done or dead and everything it reported is settled. */
+  /** Resolves when the child is done or dead and every result it reported is settled. */
   async run(child: Child, group: readonly Attempt[]): Promise<Outcome> {
     const { signal, expired, log } = this.#context;
     const pleaseStop = (): void => {
@@ -153,7 +152,7 @@ class ChildRun {
     }
   }
 
-  /** For what the child prints: it is kept with the attempt that runs, where that is known. */
+  /** The log for output of the child. Lines are stored with the running attempt, if it is known. */
   #printed(log: Logger, group: readonly Attempt[]): Logger {
     const { clock } = this.#context;
     return taskLog(log, (level, text) => {
@@ -162,12 +161,12 @@ class ChildRun {
     });
   }
 
-  /** Looks now and then whether the leases end so soon; a renew moves that away. */
+  /** Checks every 500 ms whether all open leases end within `stopEarlyMs`, and then calls `stop`. A renew postpones this. */
   #stopEarly(group: readonly Attempt[], stop: () => void): NodeJS.Timeout | undefined {
     const { stopEarlyMs } = this.#host;
     if (stopEarlyMs <= 0) return undefined;
     const { clock } = this.#context;
-    // Leases are in the coordinator's time; what it said when they were claimed tells how far its clock is off.
+    // leases are in the coordinator's time; its clock offset is estimated from the start time of the first attempt
     const isOverdue = ({ expirationTime }: Attempt): boolean =>
       expirationTime - this.#clockOffset - clock.now() < stopEarlyMs;
     return setInterval(() => {
@@ -176,9 +175,9 @@ class ChildRun {
     }, 500);
   }
 
-  /** Settles the culprit, if it is known; answers what shall run next. */
+  /** Settles the attempt that caused the death, if it is known. Returns the groups to run next. */
   async afterDeath(left: readonly Attempt[], exit: Exit): Promise<(readonly Attempt[])[]> {
-    // Taken away by its own side: nobody's fault. All of them run again.
+    // the supervisor stopped the child: no attempt is to blame, and all of them run again
     if (exit.cause === "stopped") return left.length === 0 ? [] : [left];
     if (exit.cause === "expired") {
       await this.#each(left, (attempt) => attempt.error(jobExpired, { reason: "expired" }));
@@ -195,7 +194,7 @@ class ChildRun {
     await this.#each(attempts, (attempt) => settleThrown(attempt, thrown));
   }
 
-  /** There is nobody to run them any more. Those that were not begun have not had a try. */
+  /** Gives attempts back when there is no child to run them. Those that have not begun are released: they do not count as a try. */
   async giveBack(attempts: readonly Attempt[]): Promise<void> {
     await this.#each(this.open(attempts), (attempt) =>
       this.#begun.has(attempt.id) ? attempt.expire() : attempt.release(),
@@ -207,13 +206,13 @@ class ChildRun {
     const tail = exit.errorTail.trim();
     const text = `the child process ${exit.text}${tail === "" ? "" : `\n${tail}`}`;
     log.warn({ unit: attempt.workUnitName, attempt: attempt.id }, `the child process ${exit.text}`);
-    // Too much memory once is too much again; a crash may have been chance.
+    // no retry after too much memory, which would happen again; a crash may have been accidental
     await this.#each([attempt], () =>
       exit.cause === "memory" ? attempt.failWith(text) : attempt.error(text),
     );
   }
 
-  /** A refusal (lost, settled by somebody else, deleted) ends the matter as a success does. */
+  /** Settles each attempt. A refusal (lost, settled elsewhere, deleted) closes the attempt like a success. */
   async #each(attempts: readonly Attempt[], settle: (attempt: Attempt) => Promise<unknown>): Promise<void> {
     await Promise.all(
       attempts.map(async (attempt) => {
@@ -237,7 +236,7 @@ class ChildRun {
       case "settle": {
         const change = readSettle(head);
         const settled = this.#settle(change, data);
-        // a child that waits for the answer can say itself what it makes of a refusal
+        // when a result cannot be stored, fail the attempt here only if the child does not wait for the answer
         const attempt = change.ref === 0 ? this.#open.get(change.attempt) : undefined;
         if (attempt === undefined) return this.#answer(child, change.ref, settled);
         const ended = orFail(attempt, settled).then((changed) => {
@@ -274,7 +273,7 @@ class ChildRun {
     }
   }
 
-  /** What is settled for a child that does not wait for it is remembered all the same, until it is. */
+  /** Sends the answer when the work is done. `run` waits for the work even if the child does not wait for an answer. */
   #answer(child: Child, ref: number, work: Promise<AttemptChanged | null>): void {
     const answer = (error: AnswerHead["error"], changed: AttemptChanged | null): void => {
       if (ref === 0) return;
@@ -343,6 +342,6 @@ class ChildRun {
   }
 }
 
-/** The attempt cannot be settled any more. */
+/** Whether the error means that the attempt can no longer be settled. */
 const isLost = (error: unknown): boolean =>
   isCoordinateError(error, "lost_lease", "not_pending", "gone", "no_such_attempt");

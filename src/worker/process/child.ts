@@ -1,11 +1,11 @@
 /**
- * A child process that runs things for its supervisor, one at a time, and is used again.
+ * A reusable child process that executes one run at a time for its supervisor.
  *
  *   starting -> ready <-> busy -> ended
  *
- * It gets a `start` message, answers `ready`, and then for each `run` sends any number of messages and at last `done`. It holds no
- * connection to a store and needs none: whatever it wants done it says, and the supervisor does it. So a child that is
- * blocked, or dies, never holds up a lease, a heartbeat or the results of others.
+ * It gets a `start` message, answers `ready`, and then for each `run` sends any number of messages and at last `done`. It has no
+ * connection to a store: it sends requests to the supervisor, which carries them out. So a child that is blocked or dies never delays
+ * a lease, a heartbeat or the results of others.
  */
 import { EventEmitter } from "node:events";
 import { encodeMessage, FrameReader, type Message } from "./frame.ts";
@@ -16,12 +16,12 @@ import type { MemoryUse } from "./memory.ts";
 export type ChildState = "starting" | "ready" | "busy" | "ended";
 
 export interface ChildProgram extends Program {
-  /** The first message; what it says is between the supervisor and the program. */
+  /** The first message. Its content depends on the program. */
   readonly start: Message;
 }
 
 export interface ChildOptions {
-  /** How long it may take from the start to `ready`. */
+  /** Timeout from the start to `ready`. */
   readonly startTimeoutMs?: number;
   readonly lines?: LineLimits;
 }
@@ -36,7 +36,7 @@ export type ChildEvents = {
   exit: [exit: Exit];
 };
 
-/** A run that cannot come to its end, because its child has. */
+/** Rejects a run whose child has exited before the run was done. */
 export class ChildEndedError extends Error {
   override readonly name = "ChildEndedError";
   readonly exit: Exit;
@@ -49,7 +49,7 @@ export class ChildEndedError extends Error {
 
 interface Run {
   onMessage(message: Message): void;
-  /** With the `done` that ends the run; null where whoever uses the child says when that is. */
+  /** Called with the `done` message that ends the run; null after `enter`, where the caller ends it with `leave`. */
   readonly resolve: ((done: Message) => void) | null;
   reject(error: ChildEndedError): void;
 }
@@ -103,7 +103,7 @@ export class Child extends EventEmitter<ChildEvents> {
     return performance.now() - this.startedAt;
   }
 
-  /** Resolves when it has ended, its group with it, and all that it said was read. Never rejects. */
+  /** Resolves when it has exited with its group and all its messages were read. Never rejects. */
   get exited(): Promise<Exit> {
     return this.#group.exited;
   }
@@ -112,7 +112,7 @@ export class Child extends EventEmitter<ChildEvents> {
     return this.#group.memory();
   }
 
-  /** Resolves when it is ready; rejects when it ends before. */
+  /** Resolves when it is ready; rejects when it exits before. */
   async ready(): Promise<void> {
     if (this.#state === "ready" || this.#state === "busy") return;
     await new Promise<void>((resolve, reject) => {
@@ -122,8 +122,8 @@ export class Child extends EventEmitter<ChildEvents> {
   }
 
   /**
-   * Sends the message and resolves with the `done` that ends the run; what comes before is given to `onMessage`. Rejects with
-   * a `ChildEndedError` when the child ends: all that it said until then has been given to `onMessage`.
+   * Sends the message and resolves with the `done` that ends the run; `onMessage` gets the messages before it. Rejects with a
+   * `ChildEndedError` when the child exits, after `onMessage` got all its messages.
    */
   async run(message: Message, onMessage: (message: Message) => void = () => undefined): Promise<Message> {
     if (this.#state === "ended") throw new ChildEndedError(await this.exited);
@@ -139,8 +139,8 @@ export class Child extends EventEmitter<ChildEvents> {
   }
 
   /**
-   * The same for whoever sends what it wants by itself, and knows when it is over: busy until `leave`. `onEnd` is called when the child ends
-   * before that, after all that it said.
+   * Like `run`, for callers that send the messages themselves and know when the run is over: the child is busy until `leave`. `onEnd` is
+   * called when the child exits before that, after all its messages.
    */
   enter(onMessage: (message: Message) => void, onEnd: (exit: Exit) => void): void {
     if (this.#state !== "ready") throw new Error(`a child that is ${this.#state} was given something to run`);
@@ -157,7 +157,7 @@ export class Child extends EventEmitter<ChildEvents> {
     this.emit("idle");
   }
 
-  /** What a child that is gone would have been told is dropped. What is sent in one turn travels together. */
+  /** Messages to a child that is gone are dropped. Messages of one turn of the event loop are written together. */
   send(message: Message): void {
     const { channel } = this.#group;
     if (channel === null || channel.destroyed) return;
@@ -168,7 +168,7 @@ export class Child extends EventEmitter<ChildEvents> {
     channel.write(encodeMessage(message));
   }
 
-  /** SIGTERM to its group, after `graceMs` SIGKILL. The text stands in the exit. */
+  /** Sends SIGTERM to its group, and SIGKILL after `graceMs`. The text becomes part of the exit. */
   async stop(cause: ExitCause, text: string, graceMs?: number): Promise<Exit> {
     return this.#group.stop(cause, text, graceMs);
   }
@@ -177,7 +177,7 @@ export class Child extends EventEmitter<ChildEvents> {
     try {
       for (const message of this.#reader.push(chunk)) this.#receive(message);
     } catch (error) {
-      // Whatever it says from here on cannot be told from garbage.
+      // nothing that follows can be decoded
       this.#group.channel?.removeAllListeners("data").resume();
       const what = error instanceof Error ? error.message : String(error);
       void this.stop("protocol", `wrote to its channel what is no message: ${what}`, 0);

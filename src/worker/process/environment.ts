@@ -1,6 +1,6 @@
 /**
- * The environment of this process as a child may see it: without the worker's own settings. Its token and the address of its database
- * are among them, and no child needs them.
+ * The environment of this process for child processes, without the worker's own `COORDINATE_` settings. These include its token and the
+ * address of its database, which no child needs.
  */
 export function childEnvironment(): Record<string, string | undefined> {
   const kept = Object.entries(process.env).filter(([name]) => !name.startsWith("COORDINATE_"));

@@ -1,18 +1,17 @@
 /**
- * What a supervisor and its child processes say to each other: messages with data, in frames.
+ * The encoding of the messages between a supervisor and its child processes.
  *
  *   frame    two lengths (32 bits each, most significant byte first), a head, a body
  *   head     JSON: the kind of the message, its fields, and the size of each piece of data
  *   body     the pieces of data one after the other, in the encoding they are stored in
  *
- * Data is not put into the head: it passes through as the text or bytes it is, so that CBOR is not harmed and JSON is
- * not parsed on the way. Which of the two it is shows in its first byte: a CBOR map begins with 0xa0 to 0xbf, which is no
- * beginning of JSON text.
+ * Data is not part of the head: it is passed on unchanged as text or bytes, so that CBOR is not damaged and JSON is not parsed on the
+ * way. The first byte tells them apart: a CBOR map begins with 0xa0 to 0xbf, which cannot begin JSON text.
  */
 import { Buffer } from "node:buffer";
 import { cborData, jsonData, type Data } from "../../core/index.ts";
 
-/** The fields of a message; what a child sends is read with care, see `messages.ts`. */
+/** The fields of a message. `messages.ts` validates those that a child sends. */
 export interface Head {
   readonly kind: string;
   readonly [field: string]: unknown;
@@ -23,7 +22,7 @@ export interface Message {
   readonly data: readonly (Data | null)[];
 }
 
-/** A child wrote something that is no message. What it says after that cannot be trusted. */
+/** Thrown for bytes that are not a message. Nothing that follows in the stream can be trusted. */
 export class FrameError extends Error {
   override readonly name = "FrameError";
 }
@@ -32,7 +31,7 @@ const lengths = 8;
 const longestHead = 64 * 1024 * 1024;
 const longestBody = 2 ** 31 - 1;
 const noData = -1;
-/** Data was measured by whoever made it; the store measures it again. */
+/** No size limit here: the sender has checked the size of data, and the store checks it again. */
 const unlimited = { maxBytes: Infinity };
 
 export function encodeMessage({ head, data }: Message): Buffer {
@@ -53,7 +52,7 @@ export function encodeMessage({ head, data }: Message): Buffer {
   return Buffer.concat([start, text, ...body]);
 }
 
-/** A message without data, in one piece of memory. */
+/** Encodes a message without data in a single buffer. */
 function encodeHead(head: Head): Buffer {
   const text = JSON.stringify(head);
   const length = Buffer.byteLength(text, "utf8");
@@ -64,11 +63,11 @@ function encodeHead(head: Head): Buffer {
   return frame;
 }
 
-/** Puts the chunks of a stream together again. Throws a `FrameError` for what is no message; it is of no use after that. */
+/** Reassembles messages from the chunks of a stream. Throws a `FrameError` for invalid bytes; the reader cannot be used after that. */
 export class FrameReader {
   #chunks: Buffer[] = [];
   #length = 0;
-  /** Bytes to wait for before it is worth looking. */
+  /** Number of bytes to collect before the next attempt to decode. */
   #wanted = lengths;
 
   push(chunk: Buffer): Message[] {
@@ -135,7 +134,7 @@ function readHead(text: Buffer): Head & { sizes: readonly number[] } {
 function readData(bytes: Buffer): Data {
   const first = bytes[0] ?? 0;
   try {
-    // A copy of its own: the bytes are a view of everything that arrived together.
+    // a copy, because the bytes are a view of everything that arrived together
     if (first >= 0xa0 && first <= 0xbf) return cborData(new Uint8Array(bytes), unlimited);
     return jsonData(bytes.toString("utf8"), unlimited);
   } catch (cause) {

@@ -1,8 +1,8 @@
 /**
- * One program in a process group of its own: it is started, watched, and ended together with whatever it started itself.
+ * One program in its own process group: starts it, watches it, and stops it together with the processes that it started.
  *
- * The ladder: SIGTERM to the group, and after `graceMs` SIGKILL to the group. When the program ends by itself, what is
- * left of its group is killed too. Its end is told in words that can stand in a traceback.
+ * A stop sends SIGTERM to the group, and SIGKILL after `graceMs`. When the program exits by itself, the rest of its group is killed
+ * too. The exit is described in words that fit into a traceback.
  */
 import { Buffer } from "node:buffer";
 import { spawn, type ChildProcess } from "node:child_process";
@@ -13,13 +13,13 @@ import { warden as sharedWarden, type Warden } from "./warden.ts";
 export interface Program {
   readonly command: string;
   readonly args: readonly string[];
-  /** The whole environment; that of this process when absent. */
+  /** The complete environment; that of this process when absent. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
 }
 
 export interface GroupOptions {
-  /** Whether it gets a standard input that can be written to; else it is empty. */
+  /** Whether its standard input is a pipe that can be written to; otherwise it is empty. */
   readonly input?: boolean;
   /** Whether file descriptor 3 is a two-way channel. */
   readonly channel?: boolean;
@@ -29,12 +29,12 @@ export interface GroupOptions {
 /**
  * Why a program ended.
  *   exited    by itself, with this code
- *   signal    killed by somebody else
+ *   signal    killed by a signal that the supervisor did not send
  *   start     it could not be started
- *   memory    it used more than it may, or the JavaScript heap was full
+ *   memory    it exceeded its memory limit, or the JavaScript heap was full
  *   expired   its time was up
  *   stopped   no longer wanted: the supervisor stops, or the child is replaced
- *   protocol  it said something that is no message
+ *   protocol  it wrote something to its channel that is not a message
  */
 export type ExitCause = "exited" | "signal" | "start" | "memory" | "expired" | "stopped" | "protocol";
 
@@ -42,9 +42,9 @@ export interface Exit {
   readonly cause: ExitCause;
   readonly code: number | null;
   readonly signal: string | null;
-  /** One sentence for a person, without a subject: "exited with code 3". */
+  /** A readable sentence without a subject: "exited with code 3". */
   readonly text: string;
-  /** The end of what it wrote to its standard error. */
+  /** The end of its standard error. */
   readonly errorTail: string;
 }
 
@@ -55,14 +55,14 @@ interface Stop {
 
 export const defaultGraceMs = 5000;
 
-/** How long the pipes of a dead program are read: a grandchild that left the group may keep them open for ever. */
+/** How long the pipes are read after the program has exited: a grandchild that left the group may keep them open for ever. */
 const drainMs = 1000;
 const tailLength = 4000;
 
 export class ProcessGroup {
   /** Undefined when it could not be started. */
   readonly pid: number | undefined;
-  /** Resolves when the program has ended, its group is gone and its output was read. Never rejects. */
+  /** Resolves when the program has exited, its group was killed and its output was read. Never rejects. */
   readonly exited: Promise<Exit>;
   readonly stdin: Writable | null;
   readonly stdout: Readable | null;
@@ -72,7 +72,7 @@ export class ProcessGroup {
   #stop: Stop | null = null;
   #killTimer: NodeJS.Timeout | undefined;
   #ended = false;
-  /** The last chunks of standard error, at least `tailLength` bytes of it if there were so many. */
+  /** The last chunks of standard error: at least its last `tailLength` bytes. */
   readonly #errorTail: Buffer[] = [];
   #errorLength = 0;
 
@@ -113,8 +113,8 @@ export class ProcessGroup {
   }
 
   /**
-   * Begins the ladder; resolves when the program has ended. The first reason is the one that is told; a later call may
-   * shorten the time that is left, `graceMs` 0 kills at once.
+   * Sends SIGTERM, and SIGKILL after `graceMs`; 0 kills at once. Resolves when the program has exited. The first call decides the cause
+   * that is reported; a later call replaces the remaining grace time.
    */
   async stop(cause: ExitCause, text: string, graceMs = defaultGraceMs): Promise<Exit> {
     if (this.#ended) return this.exited;
@@ -134,14 +134,14 @@ export class ProcessGroup {
     try {
       process.kill(-this.pid, signal);
     } catch {
-      // ESRCH: all of it is gone already, which is what was wanted. EPERM (a grandchild of another user) cannot be helped.
+      // ESRCH: the whole group is gone already, as intended. EPERM: a grandchild of another user, which cannot be killed
     }
   }
 
   async #wait(child: ChildProcess): Promise<Exit> {
     const exit = await new Promise<Exit>((resolve) => {
       child.once("error", (error) => {
-        // Also emitted when a signal could not be sent; only without a pid was it not started.
+        // also emitted when a signal could not be sent; the start failed only if there is no pid
         if (child.pid === undefined) resolve(notStarted(child.spawnfile, error));
       });
       child.once("exit", (code, signal) => {
@@ -187,11 +187,11 @@ function start({ command, args, env, cwd }: Program, input: boolean, channel: bo
       ...(env !== undefined && { env: { ...env } }),
       ...(cwd !== undefined && { cwd }),
     });
-    // What is written to a program that does not read, or is gone, is lost; its end is what is reported.
+    // ignore errors of writes to a program that does not read or has exited: its exit is reported
     for (const stream of child.stdio) stream?.on("error", () => undefined);
     return child;
   } catch (error) {
-    // Node throws for some errors and emits others: arguments too long, or with a NUL, are thrown.
+    // Node emits most errors, but throws when arguments are too long or contain a NUL
     return notStarted(command, error);
   }
 }

@@ -1,15 +1,15 @@
-/** What a child process prints, line by line, and never more than can be looked at. */
+/** Splits the output of a child process into lines, with limits on their length and number. */
 import type { Readable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 
 export interface LineLimits {
-  /** Characters of one line; the rest of it is left out. */
+  /** Most characters of one line; the rest is left out. */
   readonly maxLength?: number;
-  /** Lines in one second; more are counted and left out. */
+  /** Most lines in one second; further lines are counted and left out. */
   readonly maxPerSecond?: number;
 }
 
-/** Calls `onLine` for each line, without its end. What was left out is told in a line of its own. */
+/** Calls `onLine` for each line, without its line ending. An extra line tells how many lines were left out. */
 export function readLines(
   stream: Readable,
   onLine: (line: string) => void,
@@ -50,12 +50,12 @@ export function readLines(
   };
 
   stream.on("data", (chunk: Buffer) => take(decoder.write(chunk)));
-  // 'close' rather than 'end': a stream that was destroyed because a grandchild kept it open has no end
+  // 'close' rather than 'end': a stream that is destroyed because a grandchild keeps it open never emits 'end'
   stream.once("close", () => {
     take(decoder.end());
     if (line !== "") emit();
     if (leftOut > 0) onLine(`(${leftOut} lines left out)`);
   });
-  // A pipe that breaks ends with its process; its exit is what is reported.
+  // ignore errors of the pipe: the exit of the process is reported
   stream.on("error", () => undefined);
 }

@@ -1,10 +1,10 @@
-/** How much memory a process uses, where the system tells it (procfs). */
+/** Reads how much memory a process uses, on systems with procfs. */
 import { readFile } from "node:fs/promises";
 
 export interface MemoryUse {
-  /** Resident now. */
+  /** Resident memory now, in bytes. */
   readonly rss: number;
-  /** The most it was. */
+  /** The peak of resident memory, in bytes. */
   readonly peak: number;
 }
 
@@ -14,14 +14,14 @@ export async function memoryOf(pid: number): Promise<MemoryUse | null> {
   try {
     text = await readFile(`/proc/${pid}/status`, "utf8");
   } catch {
-    return null; // no such process, or no procfs: nothing is known either way
+    return null; // no such process, or no procfs: the memory use is unknown
   }
   const kilobytes = (key: string): number | null => {
     const found = new RegExp(`^${key}:\\s+(\\d+) kB$`, "m").exec(text);
     return found?.[1] === undefined ? null : Number(found[1]) * 1024;
   };
   const rss = kilobytes("VmRSS");
-  // a zombie has no memory, and no line that says so
+  // a zombie has no VmRSS line
   return rss === null ? null : { rss, peak: kilobytes("VmHWM") ?? rss };
 }
 

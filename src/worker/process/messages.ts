@@ -1,21 +1,22 @@
 /**
- * The messages of a run: a table of what a supervisor and a child may say, and how to read what a child said.
+ * The messages between a supervisor and a child, and the functions that validate what a child sends.
  *
  *   to the child
- *     start     what it shall load; answered with `ready`
+ *     start     what to load; answered with `ready`
  *     run       a claim: the units as rows, the data of the work spec and of each unit
- *     signal    time to come to an end
- *     expired   it is over
- *     answer    to the request of this `ref`: a value, or an error
+ *     signal    the task should end
+ *     expired   the attempts are given up
+ *     answer    the answer to the request with this `ref`: a value or an error
  *   from the child
  *     ready     the names of its tasks
- *     failed    it could not load, and why; it ends then
- *     begin     from here on it runs this attempt. Who dies after that has died of it
- *     settle    finish, fail, err, retry, expire or renew an attempt
- *     progress  says how far an attempt has come, or writes data on it; renew extends all leases of the run
- *     log       a line for a person; with an attempt, it is kept with that as well
- *     lines     lines that are kept with an attempt
- *     done      the run has ended, with an error or without; the data is what a retry leaves behind
+ *     failed    loading failed, and why; the child then exits
+ *     begin     the child starts this attempt. If it dies now, this attempt is blamed
+ *     settle    finish, fail, error, retry, expire or renew an attempt
+ *     progress  reports the progress of an attempt, or stores data on it
+ *     renew     extends all leases of the run
+ *     log       a line for the worker's log; with an attempt, it is stored with the attempt as well
+ *     lines     lines to store with an attempt
+ *     done      the run has ended, with or without an error; its data is that of a `retry(ms, data)`
  *
  * A request without a `ref` (0) is not answered.
  */
@@ -40,7 +41,7 @@ export type RunHead = {
   readonly task: string;
   readonly workSpec: string;
   readonly worker: string;
-  /** Their data comes after that of the work spec, in this order. */
+  /** The data of the units follows the data of the work spec, in this order. */
   readonly units: readonly UnitHead[];
 };
 
@@ -62,7 +63,7 @@ export type ProgressHead = {
   readonly kind: "progress";
   readonly ref: number;
   readonly attempt: string;
-  /** How far it has come. Without it, the message has data. */
+  /** The progress from 0 to 1. Without it, the message has data. */
   readonly done?: number;
   readonly note?: string;
 };
@@ -88,7 +89,7 @@ export type DoneHead = {
   readonly error: TaskFailure | null;
 };
 
-/** What a task threw: as text, and what it decided, if it did. */
+/** The error that a task threw: its text, and its decision if it is one. */
 export interface TaskFailure {
   readonly text: string;
   readonly decision: "retry" | "snooze" | "fail" | null;
@@ -105,7 +106,7 @@ export type AnswerHead = {
 export type ReadyHead = {
   readonly kind: "ready";
   readonly taskNames: readonly string[];
-  /** Those of them that take all units of a claim in one call. */
+  /** Names of the bulk tasks among them. */
   readonly bulkNames: readonly string[];
 };
 
@@ -191,7 +192,7 @@ export function readTaskNames(head: Head, field: "taskNames" | "bulkNames"): rea
   return Array.isArray(names) ? names.filter((name) => typeof name === "string") : [];
 }
 
-/** What was thrown, made again on this side. */
+/** Recreates the error that the task threw in the child. */
 export function thrownError({ text, decision, delayMs }: TaskFailure, data: Data | null): Error {
   switch (decision) {
     case "retry":
@@ -205,7 +206,7 @@ export function thrownError({ text, decision, delayMs }: TaskFailure, data: Data
   }
 }
 
-/** The error of a task in a child; its stack is the child's. */
+/** The error of a task in a child, with the stack of the child. */
 export class ChildTaskError extends Error {
   override readonly name = "ChildTaskError";
 
@@ -221,7 +222,7 @@ export function readText(head: Head, field: string): string {
   return value;
 }
 
-/** The error of an answer, as the supervisor had it. */
+/** Recreates the error of an answer in the child. */
 export function answeredError({ code, value }: { code: string; value: string }): Error {
   return isErrorCode(code) ? new CoordinateError(code, value) : new Error(value);
 }
@@ -230,7 +231,7 @@ function readRef(head: Head): number {
   return typeof head.ref === "number" ? head.ref : 0;
 }
 
-/** Never a user's mistake: both ends are written here. */
+/** An internal error, never a user's mistake: both sides of the protocol are part of this project. */
 function wrong({ kind }: Head, field: string): Error {
   return new Error(`a ${kind} message without ${field}`);
 }

@@ -1,9 +1,9 @@
 /**
- * A pool of child processes of one program: so many at most, started beforehand, lent out one at a time, replaced when
- * they are old, have grown, or died.
+ * A pool of child processes of one program. It limits their number, starts them in advance, lends each to one caller at a time, and
+ * replaces children that are old, use too much memory or have died.
  *
- * Children that die before they are ready are replaced with growing delays: a program that cannot start must not keep a
- * machine busy with starting it. Events tell each step, so that others may watch or steer (`resize`, `stopOne`).
+ * Children that die before they are ready are replaced with backoff, so that a program that cannot start does not keep the machine
+ * busy. Events report each step, so that callers can watch and control the pool (`resize`, `stopOne`).
  */
 import { EventEmitter } from "node:events";
 import { backOffMs } from "../../core/index.ts";
@@ -12,21 +12,21 @@ import { defaultGraceMs, type Exit } from "./group.ts";
 import { mebibytes } from "./memory.ts";
 
 export interface PoolOptions extends ChildOptions {
-  /** Children at most. */
+  /** Most children. */
   readonly size: number;
-  /** What each child is. Called for every child, so that they may differ. */
+  /** The program of a child. Called for every child, so that they may differ. */
   program(): ChildProgram;
-  /** A child older than this is replaced when it has nothing to do; never when absent. */
+  /** A child older than this is replaced when it is idle; never when absent. */
   readonly lifetimeMs?: number;
-  /** A child that uses more memory than this is killed, whatever it does; not watched when absent or without procfs. */
+  /** A child that uses more bytes of memory is killed, even while it runs a task; not checked when absent or without procfs. */
   readonly memoryLimit?: number;
-  /** A child that uses more than this is replaced when it has nothing to do. */
+  /** A child that uses more bytes of memory is replaced when it is idle. */
   readonly memoryRecycle?: number;
-  /** How often memory and age are looked at. */
+  /** How often memory and age are checked. */
   readonly watchMs?: number;
-  /** Between SIGTERM and SIGKILL. */
+  /** Time between SIGTERM and SIGKILL. */
   readonly graceMs?: number;
-  /** The first delay after a child that died at start; doubles each time, up to `maxBackOffMs`. */
+  /** The delay after a child died at start; doubles with each further one, up to `maxBackOffMs`. */
   readonly backOffMs?: number;
   readonly maxBackOffMs?: number;
 }
@@ -38,7 +38,7 @@ export type PoolEvents = {
   idle: [child: Child];
   line: [child: Child, stream: "stdout" | "stderr", line: string];
   exit: [child: Child, exit: Exit, wasReady: boolean];
-  /** The next child is started after so long, because so many in a row died at start. */
+  /** The next child is started after `delayMs`, because this many in a row died at start. */
   delay: [delayMs: number, failures: number, exit: Exit];
 };
 
@@ -52,7 +52,7 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
   readonly #idle: Child[] = [];
   readonly #waiters = new Set<Waiter>();
   readonly #retiring = new Set<Child>();
-  /** Memory that was last seen. */
+  /** The resident memory of each child at the last check. */
   readonly #seen = new WeakMap<Child, number>();
   #size: number;
   #failures = 0;
@@ -71,7 +71,7 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     return this.#size;
   }
 
-  /** All that live, also those that are starting or being stopped. */
+  /** All living children, including those that are starting or being stopped. */
   get children(): readonly Child[] {
     return [...this.#children];
   }
@@ -85,12 +85,12 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     return this.#failures;
   }
 
-  /** Starts children up to `count`, all of them when absent. They need not be waited for. */
+  /** Starts children until there are `count`, by default the size of the pool. Does not wait for them. */
   prestart(count = this.#size): void {
     while (this.#mayStart() && this.#children.size - this.#retiring.size < count) this.#start();
   }
 
-  /** More children are started when they are needed; those that are too many are stopped when they have nothing to do. */
+  /** Additional children are started when needed; surplus children are stopped when they are idle. */
   resize(size: number): void {
     this.#size = size;
     this.#fill();
@@ -101,7 +101,7 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     }
   }
 
-  /** Stops this child, now; what it runs is lost. Another takes its place when one is needed and the size allows it. */
+  /** Stops this child now; its run is lost. Another child is started when one is needed and the size allows it. */
   async stopOne(
     child: Child,
     text: string,
@@ -111,7 +111,7 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     return child.stop("stopped", text, graceMs);
   }
 
-  /** A ready child that nobody else has until it is given back. Null when the signal aborts or the pool closes first. */
+  /** Resolves with a ready child for exclusive use until `release`. Null when the signal aborts or the pool closes first. */
   async acquire(signal?: AbortSignal): Promise<Child | null> {
     if (this.#closed !== null || signal?.aborted === true) return null;
     const child = this.#idle.pop();
@@ -131,7 +131,7 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     });
   }
 
-  /** Gives a child back. One that died, is too old or too many is replaced. */
+  /** Returns a child to the pool. A surplus child is stopped; one that is too old or too large is replaced. */
   release(child: Child): void {
     if (child.state !== "ready" || this.#retiring.has(child)) return;
     const tooMany = this.#children.size - this.#retiring.size > this.#size;
@@ -140,7 +140,7 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     else this.#replace(child, why);
   }
 
-  /** Nobody is given a child any more. Those that run have `graceMs`; resolves when all have ended. Idempotent: a shorter time counts. */
+  /** Stops all children within `graceMs` and lends out no more. Resolves when all have exited. A second call replaces the grace time. */
   async close(graceMs = this.#options.graceMs ?? defaultGraceMs): Promise<void> {
     clearTimeout(this.#delay);
     clearInterval(this.#watch);
@@ -159,7 +159,7 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     );
   }
 
-  /** As many children on their way as there are callers waiting, within the size. */
+  /** Starts children until as many are starting as callers wait, within the size. */
   #fill(): void {
     const starting = [...this.#children].filter(({ state }) => state === "starting").length;
     for (let wanted = this.#waiters.size - starting; wanted > 0 && this.#mayStart(); wanted--) this.#start();
@@ -215,18 +215,18 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     if (at >= 0) this.#idle.splice(at, 1);
   }
 
-  /** Stops a child that has nothing to do; another is started at once, so that it is ready when it is needed. */
+  /** Stops an idle child and starts another at once, if the size allows it, so that it is ready when needed. */
   #replace(child: Child, text: string): void {
     void this.stopOne(child, text);
     if (this.#mayStart()) this.#start();
   }
 
-  /** Why a child should make room for another, when it has nothing to do; null when it may stay. */
+  /** Why an idle child should be replaced; null when it may stay. */
   #tired(child: Child): string | null {
     const { lifetimeMs = Infinity, memoryRecycle = Infinity } = this.#options;
     const rss = this.#seen.get(child) ?? 0;
     if (rss > memoryRecycle) return `is replaced: it used ${mebibytes(rss)} of memory`;
-    // One that has run nothing has nothing to be rid of, and a short lifetime would have it replaced for ever.
+    // a child that has run nothing needs no replacement, and with a short lifetime it would be replaced for ever
     return child.runs > 0 && child.ageMs > lifetimeMs
       ? `is replaced after ${Math.round(child.ageMs / 1000)} s`
       : null;
@@ -247,7 +247,7 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     const rss = (watched ? await child.memory() : null)?.rss ?? 0;
     this.#seen.set(child, rss);
     if (rss > memoryLimit) {
-      // No grace: it goes on growing until it is dead.
+      // no grace time: its memory would keep growing
       const text = `used ${mebibytes(rss)} of memory, the limit is ${mebibytes(memoryLimit)}`;
       await child.stop("memory", text, 0);
       return;

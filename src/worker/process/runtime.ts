@@ -1,8 +1,8 @@
 /**
- * Runs tasks in child processes: a task that blocks, leaks, crashes or runs for too long costs its own child and nothing else.
+ * Runs tasks in child processes: a task that blocks, leaks, crashes or runs too long affects only its own child.
  *
- * The worker's own process claims, renews and settles; it never loads the tasks. A child loads the file of tasks, and runs
- * one claim at a time.
+ * The worker's process claims, renews and settles; it never loads the tasks. A child loads the file of tasks and runs one claim at a
+ * time.
  */
 import { availableParallelism } from "node:os";
 import path from "node:path";
@@ -23,11 +23,11 @@ import { readTaskNames, type RunHead, type UnitHead } from "./messages.ts";
 import { ProcessPool, type PoolOptions } from "./pool.ts";
 
 export interface ChildrenOptions extends Omit<PoolOptions, "size" | "program"> {
-  /** Children at most, and claims at once; one for each core when absent. */
+  /** Most children, and most claims at once; one for each core when absent. */
   readonly processes?: number;
-  /** Values of the `runtime` key that are served. */
+  /** Values of the `runtime` key that it serves. */
   readonly names?: readonly string[];
-  /** Attempts of a claim at most; the worker's setting when absent. */
+  /** Most attempts in one claim; the worker's setting when absent. */
   readonly maxAttempts?: number;
   readonly log?: Logger;
   /** Added to the environment of this process. */
@@ -36,22 +36,22 @@ export interface ChildrenOptions extends Omit<PoolOptions, "size" | "program"> {
 }
 
 export interface ProcessRuntimeOptions extends ChildrenOptions {
-  /** A file that exports tasks: functions by name, or an object of them by default. TypeScript where Node runs it. */
+  /** A file that exports tasks by name, or in an object as its default export. May be TypeScript where Node runs it. */
   readonly tasks: string;
-  /** Units at once in each child, of tasks that are plain functions; 10. */
+  /** How many units of plain functions each child runs at once; 10 by default. */
   readonly concurrency?: number;
-  /** Options of Node for the children; those of this process, without its inspector, when absent. */
+  /** Node options of the children; when absent those of this process, without its inspector. */
   readonly execArgv?: readonly string[];
 }
 
-/** A runtime whose children can be looked at and counted. */
+/** A runtime that gives access to its pool of children. */
 export interface ChildRuntime extends Runtime {
   readonly pool: ProcessPool;
 }
 
 /**
- * Resolves when the first child has loaded the tasks, which tells their names. Throws `bad_argument` with the child's own words when
- * it cannot.
+ * Resolves when the first child has loaded the tasks and sent their names. Throws `bad_argument` with the error of the child when it
+ * cannot load them.
  */
 export async function processRuntime(options: ProcessRuntimeOptions): Promise<ChildRuntime> {
   const { concurrency = defaultConcurrency } = options;
@@ -88,20 +88,20 @@ export async function processRuntime(options: ProcessRuntimeOptions): Promise<Ch
       const found = findTaskName(taskNames, taskName(workSpec));
       if (found === null) return null;
       const run = bulk((attempts, context) => runInChildren(attempts, context, host));
-      // a child runs the units of a plain function side by side: fewer would leave some of it idle
+      // a child runs this many units of a plain function at once: smaller claims would not keep it busy
       return bulkNames.includes(found) ? run : { ...run, atLeast: concurrency };
     },
     close: (graceMs) => host.pool.close(Math.min(graceMs, host.graceMs)),
   };
 }
 
-/** This very file is a source in development and JavaScript in the package; its neighbour is the same. */
+/** In development this file is TypeScript, in the package JavaScript; `child-main` has the same extension. */
 const childMain = (): string =>
   fileURLToPath(
     new URL(import.meta.url.endsWith(".ts") ? "./child-main.ts" : "./child-main.js", import.meta.url),
   );
 
-/** A pool that tells the log what happens, and what a run needs of it. */
+/** Makes a pool that logs its events, and the settings for runs in its children. */
 export function childHost(
   { processes = availableParallelism(), log = stderrLogger, env = {}, cwd, ...options }: ChildrenOptions,
   program: () => ChildProgram,
@@ -174,7 +174,7 @@ const unitHead = (attempt: Attempt): UnitHead => ({
   progress: null,
 });
 
-/** The same work spec comes again with every claim. */
+/** Cached, because every claim of a work spec has the same data. */
 const encodedSpecs = new WeakMap<object, Data>();
 
 function encodedSpec({ data }: TaskSpec): Data {
@@ -185,7 +185,7 @@ function encodedSpec({ data }: TaskSpec): Data {
   return encoded;
 }
 
-/** Starts one child and waits until it is ready; when it dies before, nobody would ever get one. */
+/** Starts one child and waits until it is ready. When it dies before that, closes the pool: other children would die too. */
 export async function firstReady(pool: ProcessPool, what: string): Promise<Message> {
   const ready = new Promise<Message>((resolve, reject) => {
     pool.once("started", (child) => child.once("ready", resolve));

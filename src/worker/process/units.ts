@@ -1,10 +1,10 @@
-/** Runs a plain function in a child process: for every unit of a claim, several at once. */
+/** In a child process: runs a plain function for every unit of a claim, several at once. */
 import type { Attempt } from "../../objects/index.ts";
 import type { TaskLog } from "../log.ts";
 import { settleEach, settleReturned, settleThrown } from "../outcome.ts";
 import { Unit, type BulkContext, type UnitContext, type UnitTask } from "../task.ts";
 
-/** When the signal aborts, units that were not begun are released. Resolves when every unit is settled. */
+/** When the signal aborts, units that have not begun are released. Resolves when every unit is settled. */
 export async function runUnits(
   work: UnitTask,
   attempts: readonly Attempt[],

@@ -1,15 +1,14 @@
 /**
- * The warden sees that no child outlives its supervisor.
+ * The warden ensures that no child outlives its supervisor.
  *
- * A child that watches its channel ends when the supervisor is killed, but one whose event loop is blocked does not look,
- * and a grandchild knows nothing. So one small process (a shell, 1.7 MB resident) is told every process group, over a pipe.
- * When the supervisor dies, by SIGKILL too, the system closes the pipe; the warden then kills the groups that are left,
- * and ends.
+ * A child exits when its channel closes, but not while its event loop is blocked, and grandchildren have no channel. So the supervisor
+ * sends the id of every process group over a pipe to one small process, the warden (a shell, 1.7 MB resident). When the supervisor
+ * dies, even by SIGKILL, the system closes the pipe; the warden then kills the remaining groups and exits.
  *
- * It is told of a group before the group's child gets its first message: a pipe keeps what was written into it, so that
- * a supervisor that dies right after still leaves its word behind.
+ * The supervisor writes a group's id before it sends the first message to the group's child. A pipe keeps what was written to it, so
+ * the id arrives even if the supervisor dies right after.
  *
- * Not promised: a grandchild that makes a session of its own (setsid, daemons) leaves the group and is not followed.
+ * Limit: a grandchild that starts its own session (setsid, daemons) leaves the group and is not killed.
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { Socket } from "node:net";
@@ -31,12 +30,12 @@ export class Warden {
   #process: ChildProcess | null = null;
   #failed = false;
 
-  /** The warden's process id, for those who look at processes; null while there is none. */
+  /** The warden's process id, for diagnostics; null while it does not run. */
   get pid(): number | null {
     return this.#process?.pid ?? null;
   }
 
-  /** Whether groups are looked after: false on a system without `sh`. */
+  /** Whether groups are watched: false on a system without `sh`. */
   get works(): boolean {
     return !this.#failed;
   }
@@ -47,12 +46,12 @@ export class Warden {
     else this.#tell(`+ ${group}`);
   }
 
-  /** To be called only when nobody of the group lives: the number may be given to others then. */
+  /** Call this only when no process of the group is left: the system may reuse the id, and the warden must not kill another group. */
   forget(group: number): void {
     if (this.#groups.delete(group)) this.#tell(`- ${group}`);
   }
 
-  /** Closes the pipe, as the system does when this process dies: all groups that it knows are killed. */
+  /** Closes the pipe, as the system does when this process dies: the warden kills all watched groups. */
   hangUp(): void {
     const child = this.#process;
     this.#process = null;
@@ -60,10 +59,10 @@ export class Warden {
     child?.stdin?.end();
   }
 
-  /** Starts the process and tells it all there is to know; also again, when somebody killed it. */
+  /** Starts the process, also after it was killed, and sends it all groups. */
   #start(): void {
     if (this.#failed) return;
-    // A session of its own, so that Ctrl-C in a terminal does not reach it; nothing inherited that it would keep open.
+    // its own session, so that Ctrl-C in a terminal does not reach it; no inherited files or folder that it would keep open
     const child = spawn("sh", ["-c", script], {
       cwd: "/",
       detached: true,
@@ -71,7 +70,7 @@ export class Warden {
     });
     this.#process = child;
     child.once("error", () => {
-      // There is no sh here. Children still end when their channel closes, unless they are blocked.
+      // there is no `sh`: children still exit when their channel closes, unless they are blocked
       this.#failed = true;
       this.#process = null;
     });
@@ -80,7 +79,7 @@ export class Warden {
       this.#process = null;
       if (this.#groups.size > 0) this.#start();
     });
-    // Its end is noticed by 'exit'; a write that meets it is no news.
+    // ignore failed writes: 'exit' handles the end of the process
     child.stdin.on("error", () => undefined);
     child.unref();
     if (child.stdin instanceof Socket) child.stdin.unref();
@@ -92,5 +91,5 @@ export class Warden {
   }
 }
 
-/** One is enough for a process. It is started with the first group. */
+/** Shared by the whole process. Its shell is started with the first group. */
 export const warden = new Warden();

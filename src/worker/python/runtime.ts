@@ -1,9 +1,9 @@
 /**
- * Runs Python jobs: work specs with `module` and `run_function`, in `python3` processes that are used again and again.
+ * Runs Python jobs: work specs with `module` and `run_function`, in reusable `python3` processes.
  *
- * The children speak the same messages as those of `processRuntime`. Their program is part of the Python package, which is shipped
- * with this one, so that jobs can `import coordinate`. A job is told by SIGTERM that its time is up: its module's
- * `terminate_function` is called, and has a few seconds.
+ * The children use the same messages as those of `processRuntime`. Their program is part of the Python package, which is shipped
+ * with this one, so that jobs can `import coordinate`. A job whose time is up gets SIGTERM: its module's `terminate_function` is
+ * called and has a few seconds.
  */
 import { fileURLToPath } from "node:url";
 import type { DataObject } from "../../core/index.ts";
@@ -15,19 +15,19 @@ import { childHost, firstReady, type ChildRuntime, type ChildrenOptions } from "
 export interface PythonRuntimeOptions extends ChildrenOptions {
   /** The interpreter; `python3` when absent. */
   readonly python?: string;
-  /** Seconds of the lease that `work_unit.update()` asks for; 900 when absent. */
+  /** The lease time in seconds that `work_unit.update()` asks for; 900 when absent. */
   readonly defaultLifetime?: number;
   /**
-   * Jobs are ended this long before their lease is. The worker's own rule is 15 seconds, or the last quarter of a short lease; a
-   * shorter time changes nothing.
+   * Jobs are stopped this long before their lease ends. The worker itself stops them 15 seconds before, or in the last quarter of a
+   * short lease, so a shorter time has no effect.
    */
   readonly stopEarlyMs?: number;
 }
 
-/** Resolves when the first child is ready. Throws `bad_argument` when there is no Python to be started. */
+/** Resolves when the first child is ready. Throws `bad_argument` when Python cannot be started. */
 export async function pythonRuntime(options: PythonRuntimeOptions = {}): Promise<ChildRuntime> {
   const { python = "python3", defaultLifetime = 900, stopEarlyMs = 0, ...rest } = options;
-  // at the same distance from the source as from what is built of it
+  // the path is the same from the source and from the built file
   const child = fileURLToPath(new URL("../../../python/coordinate/child.py", import.meta.url));
   const program = (): ChildProgram => ({
     command: python,
@@ -54,7 +54,7 @@ export async function pythonRuntime(options: PythonRuntimeOptions = {}): Promise
   };
 }
 
-/** Python sends text as bytes as well. */
+/** Text may also come as bytes, which Python clients send. */
 function isText(data: DataObject, key: string): boolean {
   const value = Object.hasOwn(data, key) ? data[key] : undefined;
   return (typeof value === "string" || value instanceof Uint8Array) && value.length > 0;
