@@ -1,6 +1,6 @@
 /**
- * Units out of CSV: one for each record. Columns are found by the names in the first record, or by their number where
- * there is no such record; a mapping says what each becomes.
+ * Reads units from CSV, one per record. Columns are found by their names in the first record, or by number if there is no such
+ * record; a mapping tells what each column is used for.
  */
 import { Readable } from "node:stream";
 import { crc32 } from "node:zlib";
@@ -15,7 +15,10 @@ export interface CsvOptions {
   delimiter?: string;
   /** Whether the first record names the columns; true when absent. */
   header?: boolean;
-  /** What becomes of the columns; see `readMapping`. Absent: `name` (or `key`), `priority`, `delay`, `partition`, and the rest is data. */
+  /**
+   * What the columns are used for; see `readMapping`. When absent: `name` (or `key`), `priority`, `delay`, `partition`, and the
+   * rest is data.
+   */
   mapping?: readonly ColumnMapping[];
 }
 
@@ -30,7 +33,7 @@ export interface ColumnMapping {
   type: ColumnType;
 }
 
-/** `data.size=bytes:number`: the target, the column, and its type where that is not text. */
+/** Parses `data.size=bytes:number`: the target, the column, and its type; text when absent. */
 export function readMapping(text: string): ColumnMapping {
   const [, target = "", column = "", type = "text"] =
     /^([^=]+)=(.+?)(?::(text|number|boolean|json))?$/.exec(text) ?? [];
@@ -76,7 +79,7 @@ export async function* csv(name: string, chunks: AsyncIterable<Buffer>, options:
   try {
     for await (const parsed of parser) {
       const { record, info } = parsed as Parsed;
-      // the parser tells where a record ends; where it begins is after the one before
+      // the parser reports where a record ends; it begins on the line after the record before it
       const line = lines + 1;
       lines = info.lines;
       if (fields === null) {
@@ -179,7 +182,7 @@ type NumberTarget = (typeof numbers)[number];
 export const isNumber = (target: string): target is NumberTarget =>
   (numbers as readonly string[]).includes(target);
 
-/** A priority, or seconds from now on. */
+/** Sets the priority, or a time in seconds from now. */
 export function setNumber(unit: WorkUnitInput, target: NumberTarget, number: number): void {
   if (target === "priority") unit.priority = number;
   else unit[`${target}Ms`] = number * 1000;
@@ -203,7 +206,7 @@ function valueOf(text: string, type: ColumnType, column: string): unknown {
       return /^(false|no|0)$/i.test(text.trim()) ? false : bad();
     case "json":
       try {
-        // as data it is checked for depth as well
+        // `jsonData` also checks the depth
         jsonData(`{"_":${text}}`);
         return JSON.parse(text);
       } catch {

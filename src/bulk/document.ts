@@ -1,4 +1,7 @@
-/** Units of one YAML or JSON document: a mapping from name to data, or a list. Held in memory as a whole, so limited. */
+/**
+ * Units of one YAML or JSON document: a mapping from name to data, or a list. The whole document is held in memory, so its
+ * size is limited.
+ */
 import { crc32 } from "node:zlib";
 import { checkName, CoordinateError, encodeData, readUnitLine, type WorkUnitInput } from "../core/index.ts";
 import { ConfigError, isMapping, parseDocumentText, type Environment } from "../config/index.ts";

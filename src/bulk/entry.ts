@@ -1,19 +1,19 @@
-/** What bulk input is made of once it is read: entries with their units, or what is wrong with them. */
+/** The entries of bulk input: each has its units, or a problem. */
 import type { WorkUnitInput } from "../core/index.ts";
 
 export interface Entry {
-  /** For messages, counted from 1; of a CSV record that goes over several lines, its first. */
+  /** For messages, counted from 1; the first line of a CSV record that spans several lines. */
   readonly line: number;
-  /** Rises from entry to entry: the line, or the number of the record. */
+  /** Ascending: the line, or the number of the record. */
   readonly position: number;
   readonly units: readonly WorkUnitInput[];
-  /** About how much it weighs in a request. */
+  /** Its approximate size in a request, in characters. */
   readonly size: number;
-  /** Of the input up to and including this entry: what was loaded is known again by it. */
+  /** The checksum of the input up to and including this entry. A resumed load uses it to check that the input is the same. */
   readonly checksum: number;
-  /** What is wrong with it; empty when nothing is. */
+  /** Why the entry is bad; empty when it is not. */
   readonly problem: string;
 }
 
-/** Entries of one format. */
+/** The entries of an input in order, several at a time. */
 export type Entries = AsyncGenerator<Entry[]>;

@@ -1,14 +1,14 @@
 /**
- * A namespace, or some of its work specs, as lines of JSON, in constant memory:
+ * Exports a namespace, or some of its work specs, as lines of JSON, in constant memory:
  *
  *   {"kind":"export","version":1,"namespace":"…","exported":"2030-…"}
  *   {"kind":"spec","name":"…","data":{…},"meta":{…}}          all of them first
  *   {"kind":"unit","spec":"…","name":"…","status":"…","data":{…},"priority":0,…}
- *   {"kind":"attempt","spec":"…","unit":"…","number":1,…}     where asked for, after their unit
- *   {"kind":"end","specs":1,"units":1,"attempts":1}           missing where the file was cut off
+ *   {"kind":"attempt","spec":"…","unit":"…","number":1,…}     with `attempts`, after their unit
+ *   {"kind":"end","specs":1,"units":1,"attempts":1}           missing if the file was cut off
  *
- * Data is the text it is; data in CBOR is a string of base64. It is no snapshot: what moves while it is read is seen
- * before or after.
+ * JSON data is written verbatim, CBOR data as a string of base64. The export is not a snapshot: a unit that changes meanwhile is
+ * exported as it was before or after the change.
  */
 import type { AttemptRow, Coordinate, WorkSpecRow, WorkUnitQuery, WorkUnitRow } from "../core/index.ts";
 import { CoordinateError, eachPage, eachRow } from "../core/index.ts";
@@ -20,7 +20,7 @@ export interface ExportOptions {
   /** Only units that match. */
   query?: Pick<WorkUnitQuery, "statuses" | "prefix">;
   attempts?: boolean;
-  /** The definitions alone. */
+  /** Exports only the definitions of the work specs. */
   specsOnly?: boolean;
   now: number;
   onProgress?: (counts: ExportCounts) => void;
@@ -35,7 +35,7 @@ export interface ExportCounts {
 export const exportVersion = 1;
 const pageSize = 500;
 
-/** Pieces of text, each of whole lines. */
+/** Yields pieces of text, each of whole lines. */
 export async function* exportLines(
   coordinate: Coordinate,
   ns: string,

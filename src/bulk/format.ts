@@ -1,4 +1,4 @@
-/** Which format an input has: what the caller says, else what its name ends with, else what it begins with. */
+/** The format of an input: given by the caller, else by the extension of its name, else by its first line. */
 import type { Environment } from "../config/index.ts";
 import { BulkError } from "./bulk-error.ts";
 import { csv, type ColumnMapping, type CsvOptions } from "./csv.ts";
@@ -20,14 +20,14 @@ const endings: Readonly<Record<string, Format>> = {
   yml: "yaml",
 };
 
-/** Answers `jsonl` for an empty input, as any would do. */
+/** Returns `jsonl` for an empty input, for which any format would do. */
 export async function findFormat(source: Source): Promise<Format> {
   const ending = /\.([a-z]+)(?:\.(?:gz|gzip|zst|zstd))?$/i.exec(source.name)?.[1]?.toLowerCase() ?? "";
   const known = endings[ending];
   if (known !== undefined) return known;
   const start = (await source.peek()).toString("utf8").replace(/^\ufeff/, "");
   const first = start.split("\n").find((line) => line.trim() !== "" && !line.startsWith("#")) ?? "";
-  // a document goes over lines: its first alone is no JSON
+  // a document spans several lines: its first line alone is not JSON
   if (ending === "json" && !isJson(first) && start.includes("\n")) return "json";
   return first === "" || /^\s*[[{"]/.test(first) ? "jsonl" : "lines";
 }
@@ -42,10 +42,10 @@ function isJson(text: string): boolean {
 }
 
 export interface FormatOptions {
-  /** Lines of JSON go by its mapping too. */
+  /** The mapping also applies to JSON lines. */
   csv?: CsvOptions;
   env?: Environment;
-  /** The position after which units are wanted: what comes before is only summed. */
+  /** The position after which units are wanted: earlier input is only added to the checksum. */
   from?: number;
 }
 

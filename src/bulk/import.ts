@@ -1,13 +1,13 @@
 /**
- * Brings back what `export` wrote, in constant memory.
+ * Imports what `export` wrote, in constant memory.
  *
- * While it runs the work specs are paused, chain to nothing and generate nothing: nobody takes a unit whose fellows
- * are not there yet, and finishing what was finished makes no new work. At the end they become what they were.
- * Should it be interrupted, they stay paused; importing the same file once more completes it.
+ * During the import the work specs are paused, have no `then` and generate no units: no worker claims a unit before the other
+ * units are there, and finishing imported units makes no new work. At the end the work specs get their real settings. After an
+ * interruption they stay paused; importing the same file again completes the import.
  *
- * Waiting units wait again; pending ones become available, for their leases were another server's. Ended ones end
- * again, by an attempt of the worker that had ended them; older attempts are not brought back. Dependencies are kept
- * for units that still wait for them.
+ * Waiting units wait again. Pending units become available, because their leases belonged to another server. Ended units are
+ * ended again, by an attempt of the worker that had ended them; older attempts are not imported. Dependencies are kept for units
+ * that still wait for them.
  */
 import { closeSync, createReadStream, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -34,7 +34,7 @@ import { exportVersion, type ExportCounts } from "./export.ts";
 export interface ImportOptions {
   /** For messages: the name of the input. */
   name: string;
-  /** Goes on where work specs of these names exist: they are replaced, and units are added to theirs. */
+  /** Allows work specs that already exist: they are replaced, and the units are added to the existing ones. */
   merge?: boolean;
   onProgress?: (counts: ExportCounts) => void;
   signal?: AbortSignal;
@@ -49,7 +49,7 @@ interface SpecLine {
 interface UnitLine {
   spec: string;
   input: WorkUnitInput;
-  /** What it is to be in the end. */
+  /** The status that the unit must get. */
   status: WorkUnitStatus;
   worker: string;
   line: number;
@@ -59,7 +59,7 @@ const unlimited = { maxBytes: Infinity, maxDepth: 1024 };
 const chunkUnits = 1000;
 const chunkBytes = 1024 * 1024;
 
-/** Answers what was brought back. Throws a `BulkError` that names the line. */
+/** Returns the counts of what was imported. Throws a `BulkError` that names the line. */
 export async function importLines(
   coordinate: Coordinate,
   ns: string,
@@ -79,7 +79,7 @@ class Import {
   #ended = false;
   #chunk: UnitLine[] = [];
   #size = 0;
-  /** Units that wait for others: added when all others are there, and on the disk until then. */
+  /** Units with dependencies. They are spooled to disk, and added after all other units. */
   readonly #waiting = new Spool();
 
   constructor(coordinate: Coordinate, ns: string, options: ImportOptions) {
@@ -171,7 +171,7 @@ class Import {
         ...(typeof notBefore === "number" && { notBefore }),
         ...(typeof partition === "string" && { partition }),
         ...(typeof deadline === "number" && { deadline }),
-        // a unit that has ended would fail as late before it is brought to its end
+        // an ended unit gets no `expires`: it might expire and fail before it is settled
         ...(typeof expires === "number" && isStatus !== "finished" && isStatus !== "failed" && { expires }),
       },
     };
@@ -224,7 +224,7 @@ class Import {
     this.#counts.attempts += attempts.length;
   }
 
-  /** Again and again until all are there: each round adds those whose dependencies are there by now. */
+  /** Adds the units with dependencies in rounds: each round adds the units whose dependencies exist by now. */
   async #addWaiting(): Promise<void> {
     for (let left = this.#waiting.count; left > 0; left = this.#waiting.count) {
       let stuck: UnitLine | null = null;
@@ -245,7 +245,7 @@ class Import {
     }
   }
 
-  /** The work specs become what they were. */
+  /** Completes the import: gives the work specs their real data and metadata. */
   async #end(line: Record<string, unknown>, where: string): Promise<void> {
     await this.#flush();
     await this.#addWaiting();
@@ -266,7 +266,7 @@ class Import {
   }
 }
 
-/** Units on the disk, in the order they came. */
+/** Units that are spooled to disk, in the order in which they were added. */
 class Spool {
   count = 0;
   #directory: string | null = null;
@@ -276,13 +276,13 @@ class Spool {
   add(unit: UnitLine): void {
     this.#directory ??= mkdtempSync(path.join(tmpdir(), "coordinate-import-"));
     this.#fd ??= openSync(this.#file(), "w", 0o600);
-    // the data must be called so, to be written as it is
+    // data is written verbatim in a member called `data`
     const { data, ...input } = unit.input;
     writeSync(this.#fd, writeLine({ ...unit, input, data }));
     this.count += 1;
   }
 
-  /** Those that came so far; what is added meanwhile comes the next time. */
+  /** Yields the units that were added so far. Units that are added meanwhile are left for the next call. */
   async *takeAll(): AsyncGenerator<UnitLine> {
     if (this.#fd === null) return;
     const file = this.#file();

@@ -1,13 +1,13 @@
 /**
- * The journal of a load: what was sent and what was acknowledged, so that a load that was interrupted goes on where it
- * stood. A line for each chunk when it is sent and one when it is done; a line that was cut off by a crash is none.
+ * The journal of a load: records what was sent and what was acknowledged, so that an interrupted load can resume. It has one line
+ * when a chunk is sent and one when it is done; a line that was cut off by a crash is ignored.
  *
  *   {"load":"…","input":"units.jsonl.gz","target":"…","options":"…","batchUnits":1000,…}
  *   {"sent":0,"at":1700000000000,"checksum":123}
  *   {"done":0,"position":1000,"checksum":123,"units":1000,"created":1000,"bad":0}
  *
- * A chunk that was sent and is not done may have been carried out or not. Its request has a name of its own, by which
- * the server knows it again for ten minutes.
+ * A chunk that was sent and is not done may or may not have been carried out. Its request has an id, which the server recognizes
+ * for ten minutes.
  */
 import {
   closeSync,
@@ -23,9 +23,9 @@ import path from "node:path";
 import { reasonOf } from "../config/index.ts";
 import { BulkError } from "./bulk-error.ts";
 
-/** Whose journal it is: a load goes on only with the same input, read in the same way, for the same work spec. */
+/** Identifies the load: it resumes only with the same input, read in the same way, for the same work spec. */
 export interface JournalHeader {
-  /** Names the requests of this load. */
+  /** The prefix of the request ids of this load. */
   load: string;
   input: string;
   /** Server, namespace and work spec. */
@@ -39,7 +39,7 @@ export interface JournalHeader {
 
 export interface ChunkDone {
   done: number;
-  /** Of the last entry of the chunk. */
+  /** The position of the last entry of the chunk. */
   position: number;
   checksum: number;
   units: number;
@@ -53,7 +53,7 @@ export interface ChunkSent {
   checksum: number;
 }
 
-/** A journal is made short again when it has grown to this. */
+/** A journal is compacted when it has grown to this size. */
 const longest = 256 * 1024;
 
 export class Journal {
@@ -61,7 +61,7 @@ export class Journal {
   readonly header: JournalHeader;
   readonly #done = new Map<number, ChunkDone>();
   readonly #sent = new Map<number, ChunkSent>();
-  /** All up to here are done, and summed up in it; -1 is none. */
+  /** The sum of all chunks that are done without a gap; `done` is the last of them, -1 is none. */
   #mark: ChunkDone = { done: -1, position: 0, checksum: 0, units: 0, created: 0, bad: 0 };
   #fd: number | null = null;
   #bytes = 0;
@@ -71,12 +71,12 @@ export class Journal {
     this.header = header;
   }
 
-  /** Begins anew. The file is written with the first chunk. */
+  /** Starts a new journal. The file is written with the first chunk. */
   static begin(file: string, header: JournalHeader): Journal {
     return new Journal(file, header);
   }
 
-  /** What an earlier load left behind; null when there is nothing. Throws for a file that is no journal. */
+  /** Reads the journal of an earlier load; null when there is none. Throws for a file that is not a journal. */
   static read(file: string): Journal | null {
     if (!existsSync(file)) return null;
     let text: string;
@@ -100,17 +100,17 @@ export class Journal {
     return journal;
   }
 
-  /** What is done without a gap: reading goes on after its position. */
+  /** The chunks that are done without a gap: a resumed load reads on after this position. */
   get mark(): Readonly<ChunkDone> {
     return this.#mark;
   }
 
-  /** A chunk beyond the mark that is done. */
+  /** A chunk after the mark that is done. */
   doneAt(chunk: number): ChunkDone | undefined {
     return this.#done.get(chunk);
   }
 
-  /** A chunk that an earlier run sent, and of which it is not known what became. */
+  /** A chunk that an earlier run sent, with an unknown outcome. */
   sentAt(chunk: number): ChunkSent | undefined {
     return this.#done.has(chunk) ? undefined : this.#sent.get(chunk);
   }
@@ -126,7 +126,7 @@ export class Journal {
     if (this.#bytes > longest) this.#shorten();
   }
 
-  /** The load is complete: nothing is left to go on with. */
+  /** Deletes the journal of a load that is complete. */
   remove(): void {
     this.close();
     rmSync(this.file, { force: true });
@@ -156,7 +156,7 @@ export class Journal {
     try {
       if (this.#fd === null) this.#create();
       const line = `${JSON.stringify(record)}\n`;
-      // one write for a line: it is there or it is not, also when the process is killed
+      // one write per line: the line is complete or missing, even if the process is killed
       writeSync(this.#fd ?? 0, line);
       this.#bytes += line.length;
     } catch (error) {
@@ -164,7 +164,7 @@ export class Journal {
     }
   }
 
-  /** The file as it must be now, in the place of the one before in one step. */
+  /** Writes the current state to a temporary file and renames it, so that it replaces the old file in one step. */
   #create(): void {
     mkdirSync(path.dirname(path.resolve(this.file)), { recursive: true, mode: 0o700 });
     const next = `${this.file}.new`;

@@ -22,9 +22,9 @@ import type { Entries, Entry } from "./entry.ts";
 type Read = (text: string, line: Line) => WorkUnitInput[];
 
 export interface LineOptions {
-  /** In bytes; a longer line is bad. */
+  /** The maximum length in bytes; a longer line is bad. */
   longest?: number;
-  /** Lines before this one are not looked into, and it comes without units: they were loaded before. */
+  /** The last line that was already loaded: lines before it are not parsed, and its entry has no units. */
   from?: number;
 }
 
@@ -55,7 +55,7 @@ async function* entriesOf(chunks: AsyncIterable<Buffer>, read: Read, options: Li
   }
 }
 
-/** Fields of a line that say something of a unit besides its name. */
+/** The fields of a unit besides its name. */
 const fields: ReadonlySet<string> = new Set([
   "data",
   "priority",
@@ -88,13 +88,13 @@ export const jsonLines = (
     options,
   );
 
-/** Refuses an object that lacks a name and would be read as units that are called like the fields of one. */
+/** Reads the units of a line. Refuses an object without a name, whose fields would be taken for the names of units. */
 function withNames(text: string, first: string, limits: DataLimits): WorkUnitInput[] {
   let units: WorkUnitInput[];
   try {
     units = readUnitLine(text, limits);
   } catch (error) {
-    // values that are all no data: a record, whose name stands under a key of its own
+    // no value is an object, so this is a record whose name is under another key
     const isRecord = error instanceof CoordinateError && error.value.includes("the data of a unit");
     if (
       isRecord &&
@@ -112,7 +112,10 @@ function withNames(text: string, first: string, limits: DataLimits): WorkUnitInp
 const isObject = (value: unknown): boolean =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** An object as a record: a mapping says which of its keys is the name. Without `data.KEY` in it, all of it is the data. */
+/**
+ * Reads an object as a record: the mapping tells which key is the name. Without a `data.KEY` in the mapping, the whole object
+ * is the data.
+ */
 function readRecord(text: string, mapping: readonly ColumnMapping[], limits: DataLimits): WorkUnitInput {
   const whole = jsonData(text.trim(), limits);
   const record = decodeData(whole, { precise: true });
@@ -146,7 +149,7 @@ function nameOf(column: string, value: unknown): string {
   );
 }
 
-/** Every line is a name, to the byte. */
+/** Every line is a name, byte for byte. */
 export const plainLines = (chunks: AsyncIterable<Buffer>, options: LineOptions = {}): Entries =>
   entriesOf(
     chunks,

@@ -1,9 +1,9 @@
 /**
- * Adds the units of an input, of any length, in constant memory: chunks of them, several on their way at once.
+ * Adds the units of an input of any length in constant memory: in chunks, several of them in flight at once.
  *
- * Units of one name are added in the order of the input: a chunk that names what is on its way waits. With a journal,
- * a load that was interrupted goes on where it stood, and what was carried out is not done twice: adding a unit again
- * that has been finished in the meantime would make it available once more.
+ * Units of the same name are added in the order of the input: a chunk waits while one of its names is in flight. With a journal,
+ * an interrupted load resumes where it stopped and carries out nothing twice: adding a unit again that has finished meanwhile
+ * would make it available once more.
  */
 import {
   CoordinateError,
@@ -31,46 +31,46 @@ export interface BadEntry {
 export interface LoadOptions {
   /** For messages: the name of the input. */
   name: string;
-  /** Of one request at most; 1,000 units and 1 MiB of text. */
+  /** The limits of one request; 1,000 units and 1 MiB of text by default. */
   batchUnits?: number;
   batchBytes?: number;
-  /** Requests on their way at once; 4. */
+  /** Requests in flight at once; 4 by default. */
   inFlight?: number;
-  /** Goes on after what is wrong with one entry, and tells. Otherwise the first one ends the load. */
+  /** Reports bad entries to `onBad` and goes on. Otherwise the first bad entry ends the load. */
   keepGoing?: boolean;
-  /** What becomes of a unit that exists; `update` when absent. */
+  /** What happens to a unit that exists; `update` when absent. */
   onConflict?: ConflictPolicy;
   onBad?: (bad: BadEntry) => void;
-  /** How many bytes of the input were read, where that is of interest. */
+  /** Returns how many bytes of the input were read, for the progress. */
   bytesRead?: () => number;
-  /** After every chunk. */
+  /** Called after every chunk. */
   onProgress?: (progress: LoadStep) => void;
   journal?: Journal;
-  /** For the names of requests, where there is no journal. */
+  /** The prefix of the request ids, if there is no journal. */
   load: string;
   clock: { now(): number };
-  /** Ends the load in an orderly way: what is on its way is waited for. */
+  /** Ends the load in order: requests in flight are awaited. */
   signal?: AbortSignal;
 }
 
 export interface LoadProgress {
-  /** Units that were acknowledged, those of an earlier run included. */
+  /** Units that were acknowledged, including those of an earlier run. */
   units: number;
-  /** Of these, units that had not been there. */
+  /** How many of them did not exist before. */
   created: number;
   /** Entries that could not be added. */
   bad: number;
 }
 
 export interface LoadStep extends LoadProgress {
-  /** Of the input, up to about the end of what was acknowledged. */
+  /** Bytes of the input, up to about the end of the acknowledged units. */
   bytes: number;
 }
 
 export interface LoadResult extends LoadProgress {
   /** Units of an earlier run, which were not sent again. */
   resumed: number;
-  /** False when the signal ended it. */
+  /** False when the signal ended the load. */
   complete: boolean;
 }
 
@@ -83,11 +83,11 @@ interface Chunk {
   bad: number;
   position: number;
   checksum: number;
-  /** How far the input was read when the chunk was complete. */
+  /** How many bytes of the input had been read when the chunk was complete. */
   bytes: number;
 }
 
-/** How long the server knows a request again is ten minutes; a minute less for clocks and for the way. */
+/** The server recognizes a repeated request id for ten minutes; one minute less, for clock differences and latency. */
 const knownForMs = 9 * 60 * 1000;
 
 export async function loadUnits(
@@ -134,16 +134,16 @@ class Load {
       complete = await this.#read(entries);
       if (complete) await this.#send();
       await this.#settled();
-      // an orderly end is journalled chunk by chunk; what was read and not sent is read again
+      // the journal has every chunk that was sent; input that was read and not sent is read again
       return { ...this.#progress, resumed, complete: complete && signal?.aborted !== true };
     } catch (error) {
-      // what is on its way is waited for, so that the journal knows of it
+      // requests in flight are awaited, so that the journal records them
       await Promise.allSettled(this.#window);
       throw error;
     }
   }
 
-  /** False when it was ended before the end of the input. */
+  /** Returns false when the signal ended the load before the end of the input. */
   async #read(entries: AsyncIterable<readonly Entry[]>): Promise<boolean> {
     const { journal, signal, keepGoing = false, onBad, name } = this.#options;
     const mark = journal?.mark ?? { position: 0, checksum: 0 };
@@ -195,7 +195,7 @@ class Load {
     return { number, units: [], lines: [], size: 0, bad: 0, position, checksum, bytes: 0 };
   }
 
-  /** Sends the chunk that was gathered, when there is room for it on the way; begins the next. */
+  /** Sends the current chunk, as soon as fewer than `inFlight` requests are in flight, and begins the next one. */
   async #send(): Promise<void> {
     const chunk = this.#chunk;
     if (chunk.units.length === 0 && chunk.bad === 0) return;
@@ -259,7 +259,7 @@ class Load {
     return result;
   }
 
-  /** All of them; where the server refuses, by halves down to the one that is to blame. */
+  /** Adds all units. If the server refuses them, adds each half separately, down to the unit that is to blame. */
   async #addAll(
     units: readonly WorkUnitInput[],
     lines: readonly number[],
@@ -295,15 +295,15 @@ class Load {
   }
 
   /**
-   * Of a chunk that was sent long ago and may have been carried out, the units that must be added: those that are not
-   * there; those that wait or run, because adding them once more changes nothing but their data; and those that had
-   * ended before the chunk was sent, because they would not be ended now if it had been carried out.
+   * For a chunk that was sent long ago and may have been carried out, finds the units that must be added: missing units; units
+   * that wait or run, because adding them again changes only their data; and units that ended before the chunk was sent, because
+   * they would not still be ended if the chunk had been carried out.
    */
   async #stillToAdd(units: readonly WorkUnitInput[], sentAt: number): Promise<number[]> {
     const { coordinate, ns, workSpec } = this.#target;
     const names = units.map(({ name }) => name);
     const rows = await coordinate.getWorkUnits(ns, workSpec, names);
-    // a unit that would be refused now may be one that the chunk has added
+    // with `refuse`, a unit that exists now may have been added by this chunk
     const isMissing = (row: WorkUnitRow | null): boolean =>
       this.#options.onConflict === "refuse" ? row === null : mustBeAdded(row, sentAt);
     return names.flatMap((_, i) => (isMissing(rows[i] ?? null) ? [i] : []));
@@ -316,7 +316,7 @@ export function mustBeAdded(row: WorkUnitRow | null, sentAt: number): boolean {
   return row.createdTime < sentAt && ended > 0 && ended < sentAt;
 }
 
-/** The server refuses what the units say: a part of them may be right. A missing work spec is not about them. */
+/** Whether the server refused the content of the units: then some of them may be valid. A missing work spec is not about the units. */
 function isAboutUnits(error: unknown): error is Error {
   if (error instanceof CoordinateError)
     return error.status < 500 && error.status !== 404 && error.status !== 410;

@@ -1,6 +1,6 @@
 /**
- * What a synchronised list was like the last time: a hash of each unit's content, in name order. A worker may write
- * into the data of a unit that it takes; what the list said is then known from here alone.
+ * The manifest of a synchronised list: a hash of each unit's content at the last sync, in name order. A worker may overwrite the
+ * data of a unit that it claims; then only the manifest knows the data from the list.
  */
 import { createHash } from "node:crypto";
 import {
@@ -22,7 +22,7 @@ export interface ManifestRow {
   hash: string;
 }
 
-/** The same for data that means the same: the order of keys and white space do not count. */
+/** Equal for equivalent data: the order of keys and white space do not count. */
 export function contentHash(data: Data | null): string {
   const value = data === null ? {} : decodeData(data);
   return createHash("sha256").update(canonical(value)).digest("base64url").slice(0, 22);
@@ -40,7 +40,7 @@ function canonical(value: unknown): string {
   return `{${members.join(",")}}`;
 }
 
-/** The rows of the last time, in name order; none where there was no last time. */
+/** The rows of the last sync, in name order; none if there was no sync before. */
 export async function* readManifest(file: string): AsyncGenerator<ManifestRow> {
   if (!existsSync(file)) return;
   for await (const lines of readLines(createReadStream(file))) {
@@ -51,7 +51,7 @@ export async function* readManifest(file: string): AsyncGenerator<ManifestRow> {
   }
 }
 
-/** Written beside the old one, and put in its place when all is done. */
+/** Writes a temporary file and renames it in `commit`, so that the old manifest stays until all is done. */
 export class ManifestWriter {
   readonly #file: string;
   readonly #stream: WriteStream;

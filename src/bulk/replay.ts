@@ -1,9 +1,9 @@
 /**
- * Backfill: ended units of a work spec are run again beside it, by a copy of the work spec under another name and with other
- * settings. What came out is compared with what is there, and takes its place when somebody says so.
+ * Backfill: runs ended units of a work spec again, in a copy of the work spec with another name and other settings. The new
+ * results are compared with the old ones, and replace them only when they are accepted.
  *
- * The copy has no `then`: nothing goes on to the next work spec before its results are accepted. Its key `replay_of` names the work
- * spec that it is a copy of.
+ * The copy has no `then`: nothing goes on to the next work spec before the results are accepted. Its key `replay_of` names the
+ * original work spec.
  */
 import { isDeepStrictEqual } from "node:util";
 import {
@@ -32,30 +32,30 @@ export interface Difference {
   changed: readonly { key: string; before: unknown; after: unknown }[];
 }
 
-/** How the results of a replay compare with those that are there. */
+/** Counts the units of a replay by how their results compare with the original ones. */
 export interface Comparison {
   /** Finished on both sides, with the same data. */
   same: number;
-  /** Finished here, with other data or where it had failed before. */
+  /** Finished in the copy; failed, or finished with other data, in the original. */
   different: number;
-  /** Failed here, and had finished before. */
+  /** Failed in the copy, finished in the original. */
   failed: number;
   /** Failed on both sides. */
   stillFailed: number;
-  /** Has not ended yet. */
+  /** Not ended in the copy yet. */
   open: number;
-  /** Is not there any more on the other side, or has not ended there. */
+  /** Deleted from the original work spec, or not ended there. */
   gone: number;
 }
 
 const pageSize = 1000;
-/** Nobody else takes the units of a page while they are written. */
+/** The lease of the attempts that store the results of a page: no worker claims the units meanwhile. */
 const writeLeaseMs = 60_000;
 
-/** Who the attempts belong to that put a result in its place. */
+/** The worker of the attempts that store accepted results. */
 export const replayWorker = "replay";
 
-/** Whether the copy is there. Throws `bad_argument` when the name belongs to another work spec, which must not be touched. */
+/** Whether the copy exists. Throws `bad_argument` when the name belongs to another work spec, which must not be changed. */
 export async function isBegun({ coordinate, ns, workSpec, copy }: Replay): Promise<boolean> {
   const [row] = await coordinate.getWorkSpecs(ns, [copy]);
   if (row === undefined || row === null) return false;
@@ -63,20 +63,20 @@ export async function isBegun({ coordinate, ns, workSpec, copy }: Replay): Promi
   throw new CoordinateError("bad_argument", `work spec ${copy} is not a replay of ${workSpec}`);
 }
 
-/** Makes the copy, or changes it; its settings are those of the work spec with `changes`. */
+/** Creates or changes the copy: it has the settings of the work spec, with `changes`. */
 export async function prepareReplay(replay: Replay, changes: DataObject): Promise<void> {
   const { coordinate, ns, workSpec, copy } = replay;
   await isBegun(replay);
   const [row] = await coordinate.getWorkSpecs(ns, [workSpec]);
   if (row === undefined || row === null) throw new CoordinateError("no_such_work_spec", workSpec);
-  // it makes no units of its own, leads nowhere, and keeps its results until they were compared
+  // the copy generates no units, chains to nothing, and keeps its results until they are compared
   const { then: _then, schedule: _s, continuous: _c, retention: _r, ...own } = decodeData(row.data);
-  // workers ask for work specs by their task, which is the name where nothing is said
+  // workers request work specs by task, which defaults to the name
   const data = encodeData({ task: workSpec, ...own, ...changes, name: copy, replay_of: workSpec });
   await coordinate.setWorkSpecs(ns, [{ name: copy, data }]);
 }
 
-/** Adds the selected units to the copy, with the data that they were added with. Answers how many. */
+/** Adds the selected units to the copy, with the data that they were added with. Returns how many. */
 export async function addToReplay(
   { coordinate, ns, workSpec, copy }: Replay,
   query: Omit<WorkUnitQuery, "asAdded" | "previous" | "limit">,
@@ -94,7 +94,7 @@ export async function addToReplay(
   return added;
 }
 
-/** Compares unit by unit, in name order; `onDifference` hears of those whose results differ. */
+/** Compares unit by unit, in name order; `onDifference` is called for units whose results differ. */
 export async function compareReplay(
   replay: Replay,
   ignore: readonly string[],
@@ -112,9 +112,9 @@ export async function compareReplay(
 }
 
 /**
- * Puts the results that differ in the place of the old: by an attempt of their own, so that the history of a unit says so, and with
- * what follows from a finish. Answers how many. What has been put in its place is the same afterwards: to be stopped in the middle and
- * begun again does no harm.
+ * Replaces the old results that differ. Each is stored by a new attempt, so that the history of the unit shows it, with all
+ * effects of a finish. Returns how many. It can be interrupted and run again: results that were already accepted are the
+ * same by then.
  */
 export async function acceptReplay(
   replay: Replay,
@@ -175,7 +175,7 @@ function changedKeys(
   after: Data | null,
   ignore: readonly string[],
 ): Difference["changed"] {
-  // most results are the same to the byte
+  // most results are identical
   if (before !== null && before === after) return [];
   const old = before === null ? {} : decodeData(before);
   const fresh = after === null ? {} : decodeData(after);

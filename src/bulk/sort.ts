@@ -1,6 +1,6 @@
 /**
- * Units in the order of their names, however many: sorted in pieces that fit into memory, which lie on the disk until
- * they are merged. It takes as much disk as the input has text, and memory for one piece.
+ * Sorts any number of units by name: pieces that fit into memory are sorted, written to disk, and merged at the end. It needs as
+ * much disk as the input has text, and memory for one piece.
  */
 import { createReadStream, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { open } from "node:fs/promises";
@@ -10,14 +10,14 @@ import { compareNames, readLines, type WorkUnitInput } from "../core/index.ts";
 import { readWire, writeLine } from "../rest/wire.ts";
 
 export interface SortOptions {
-  /** Text of one piece, in characters; 8 million. */
+  /** Text of one piece, in characters; 8 million by default. */
   pieceSize?: number;
-  /** Pieces that are merged at once; 64. */
+  /** Pieces that are merged at once; 64 by default. */
   fanIn?: number;
   directory?: string;
 }
 
-/** Takes units one by one; answers them in name order. Of units of one name, the last is kept. */
+/** Takes units one by one and returns them in name order. Of several units with the same name, the last is kept. */
 export class UnitSorter {
   readonly #pieceSize: number;
   readonly #fanIn: number;
@@ -25,7 +25,7 @@ export class UnitSorter {
   #directory: string | null = null;
   #units: WorkUnitInput[] = [];
   #size = 0;
-  /** In the order in which they were made: of units of one name, that of the later piece is the later one. */
+  /** In the order in which they were written: of two units with the same name, the one in the later piece is newer. */
   #pieces: string[] = [];
   #made = 0;
 
@@ -35,14 +35,14 @@ export class UnitSorter {
     this.#base = directory;
   }
 
-  /** `size` is about how many characters it is. */
+  /** `size` is the approximate number of characters. */
   add(unit: WorkUnitInput, size: number): void {
     this.#units.push(unit);
     this.#size += size + 100;
     if (this.#size >= this.#pieceSize) this.#spill();
   }
 
-  /** All of them, once. */
+  /** Yields all units. Can be called only once. */
   async *sorted(): AsyncGenerator<WorkUnitInput> {
     if (this.#pieces.length === 0) {
       yield* this.#sortedPiece();
@@ -53,7 +53,7 @@ export class UnitSorter {
     yield* merge(this.#pieces);
   }
 
-  /** Takes the pieces away. */
+  /** Deletes the pieces. */
   close(): void {
     if (this.#directory !== null) rmSync(this.#directory, { recursive: true, force: true });
     this.#directory = null;
@@ -61,7 +61,7 @@ export class UnitSorter {
   }
 
   #sortedPiece(): WorkUnitInput[] {
-    // the sort is stable: the last of a name stays the last
+    // the sort is stable: of units with the same name, the last stays last
     const units = this.#units.sort((a, b) => compareNames(a.name, b.name));
     return units.filter(({ name }, i) => units[i + 1]?.name !== name);
   }
@@ -81,7 +81,7 @@ export class UnitSorter {
     return path.join(this.#directory, `${this.#made}.jsonl`);
   }
 
-  /** The oldest pieces become one, which stays the oldest. */
+  /** Merges the oldest pieces into one, which stays the oldest. */
   async #mergeSome(): Promise<void> {
     const some = this.#pieces.splice(0, this.#fanIn);
     const file = this.#newPiece();
@@ -119,7 +119,7 @@ async function* merge(files: readonly string[]): AsyncGenerator<WorkUnitInput> {
   let open = heads.filter(({ unit }) => unit !== null);
   let last: WorkUnitInput | null = null;
   while (open.length > 0) {
-    // a few dozen at most: looking at each is no slower than a heap, and plain
+    // a few dozen pieces at most: a linear search is no slower than a heap, and simpler
     let best = open[0]!;
     for (const head of open) {
       const order = compareNames(head.unit?.name ?? "", best.unit?.name ?? "");
@@ -127,7 +127,7 @@ async function* merge(files: readonly string[]): AsyncGenerator<WorkUnitInput> {
     }
     const unit = best.unit;
     if (unit !== null) {
-      // of one name the pieces come by age: the last that comes is the latest
+      // units with the same name come in the order of their pieces: the last one is the newest
       if (last !== null && last.name !== unit.name) yield last;
       last = unit;
     }

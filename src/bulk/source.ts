@@ -1,6 +1,6 @@
 /**
- * Where bulk input comes from: a file or standard input, plain or compressed with gzip or zstd. Bytes come out as they
- * are asked for, and no faster: what is not read yet stays on the disk.
+ * The source of bulk input: a file or standard input, plain or compressed with gzip or zstd. Bytes are read only on demand:
+ * unread input stays on the disk.
  */
 import { spawn } from "node:child_process";
 import { createReadStream, statSync } from "node:fs";
@@ -12,25 +12,25 @@ import { BulkError } from "./bulk-error.ts";
 export interface Source {
   /** For messages. */
   readonly name: string;
-  /** In bytes as they lie on the disk; null where the end is not known before it comes. */
+  /** The size on disk in bytes; null when it is not known in advance. */
   readonly size: number | null;
-  /** Of these, how many were read. */
+  /** How many of these bytes were read. */
   bytesRead(): number;
-  /** The first bytes, decompressed, without taking them away; empty for an empty input. */
+  /** The first bytes, decompressed, without consuming them; empty for an empty input. */
   peek(): Promise<Buffer>;
-  /** All bytes, decompressed. Throws a `BulkError` where they cannot be read or are damaged. Once only. */
+  /** All bytes, decompressed. Throws a `BulkError` when they cannot be read or are damaged. Can be called only once. */
   chunks(): AsyncGenerator<Buffer>;
   close(): void;
 }
 
-/** Opens a file, or with `-` what comes in through `stdin`. Throws a `BulkError` for what cannot be opened. */
+/** Opens a file, or `stdin` for `-`. Throws a `BulkError` when the file cannot be opened. */
 export function openSource(file: string, stdin: Readable): Source {
   if (file === "-") return new Input("standard input", null, stdin, "");
   let size: number | null;
   try {
     const stat = statSync(file);
     if (stat.isDirectory()) throw new BulkError(`${file}: this is a directory`);
-    // a pipe has a size of 0, and ends when it ends
+    // a pipe reports a size of 0: its real size is not known
     size = stat.isFile() ? stat.size : null;
   } catch (error) {
     throw error instanceof BulkError ? error : new BulkError(`${file}: ${reasonOf(error)}`);
@@ -113,7 +113,7 @@ class Input implements Source {
   async #open(): Promise<AsyncIterator<Buffer>> {
     if (this.#bytes !== null) return this.#bytes;
     const raw = this.#raw[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
-    // what is compressed is known by its first bytes: a name may be wrong, and a pipe has none
+    // compression is detected by the first bytes: a file name may be wrong, and a pipe has none
     const heads: Buffer[] = [];
     while (Buffer.concat(heads).length < 4) {
       const next = await this.#next(raw);
@@ -141,13 +141,13 @@ class Input implements Source {
 
   #decompressed(bytes: AsyncGenerator<Buffer>, compression: Compression): AsyncIterator<Buffer> {
     const createZstd = (zlib as { createZstdDecompress?: () => Duplex }).createZstdDecompress;
-    // Node has zstd from 22.15 on; before that the program of that name does it
+    // Node supports zstd from 22.15 on; before that the program zstd does it
     if (compression === "zstd" && createZstd === undefined) return this.#withProgram("zstd", ["-dcq"], bytes);
     const decompress =
       compression === "gzip" || createZstd === undefined
         ? zlib.createGunzip({ chunkSize: 262_144 })
         : createZstd();
-    // pipeline passes failures on to the one that is read
+    // pipeline passes errors on to the stream that is read
     pipeline(bytes, decompress, () => undefined);
     return decompress[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   }
@@ -161,7 +161,7 @@ class Input implements Source {
       child.once("close", resolve);
     });
     let failure: unknown = null;
-    // a program that ends early closes its input, and its exit code tells why
+    // EPIPE is no error: a program that ends early closes its input, and its exit code tells why
     pipeline(bytes, child.stdin, (error) => (failure = error?.code === "EPIPE" ? null : error));
     try {
       yield* child.stdout as AsyncIterable<Buffer>;

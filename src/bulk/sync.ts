@@ -1,9 +1,9 @@
 /**
- * Makes a work spec have the units of a list: adds what is new, adds again what changed, and, only when asked, deletes
- * what the list no longer has. Both sides are gone through in name order, so memory does not grow with them.
+ * Synchronises a work spec with a list of units: adds new units, adds changed units again and, only with `prune`, deletes units
+ * that the list no longer has. Both sides are read in name order, so memory use is constant.
  *
- * Content is compared by its meaning. The data of a unit that a worker has written into is not what was added; there
- * the manifest of the last time tells, and where there is none such a unit is left alone and counted.
+ * Content is compared by its meaning. If a worker has overwritten the data of a unit, the manifest of the last sync is compared
+ * instead. Without a manifest, such a unit is not changed and counted as `uncompared`.
  */
 import type { WorkUnitInput, WorkUnitRow } from "../core/index.ts";
 import { compareNames, eachRow } from "../core/index.ts";
@@ -16,13 +16,13 @@ import { UnitSorter, type SortOptions } from "./sort.ts";
 export interface SyncOptions {
   /** For messages: the name of the input. */
   name: string;
-  /** Where the manifest is kept; none is read or written when absent. */
+  /** The file of the manifest; no manifest is read or written when absent. */
   manifest?: string;
   /** Deletes units that the list does not have. */
   prune?: boolean;
-  /** Prunes also by a list without a single unit, which deletes everything. */
+  /** Allows pruning with an empty list, which deletes every unit. */
   allowEmpty?: boolean;
-  /** Only looks. */
+  /** Compares and counts, but changes nothing. */
   dryRun?: boolean;
   keepGoing?: boolean;
   onBad?: (bad: BadEntry) => void;
@@ -37,9 +37,9 @@ export interface SyncResult {
   added: number;
   changed: number;
   same: number;
-  /** Units whose content could not be compared, since a worker wrote into it; they were left alone. */
+  /** Units whose content could not be compared, because a worker wrote to it; they were not changed. */
   uncompared: number;
-  /** Units that are stored and not in the list. */
+  /** Stored units that are not in the list. */
   vanished: number;
   deleted: number;
   bad: number;
@@ -119,7 +119,7 @@ class Sync {
     return this.#result;
   }
 
-  /** The whole list first: nothing is changed when it turns out to be bad. */
+  /** Reads the whole list first, so that a bad list changes nothing. */
   async #gather(entries: AsyncIterable<readonly Entry[]>, sorter: UnitSorter): Promise<void> {
     const { keepGoing = false, onBad, name, signal, prune = false, allowEmpty = false } = this.#options;
     let found = 0;
@@ -191,13 +191,13 @@ function compare(
   known: ManifestRow | null,
 ): "same" | "changed" | "uncompared" {
   const ended = row.status === "finished" || row.status === "failed";
-  // where work is over, another priority or partition is no reason to do it again
+  // a different priority or partition is no reason to run an ended unit again
   const moved =
     !ended &&
     ((unit.priority !== undefined && unit.priority !== row.priority) ||
       (unit.partition !== undefined && unit.partition !== row.partition));
   if (unit.data === row.data || contentHash(row.data) === hash) return moved ? "changed" : "same";
-  // while nobody has taken it, its data is what was added
+  // without an active attempt, its data is what was added
   if (row.activeAttempt === null) return "changed";
   if (known === null) return "uncompared";
   return known.hash === hash ? "same" : "changed";

@@ -1,4 +1,4 @@
-/** What a method is given, what it answers, and the few shapes that all answers are made of. */
+/** The input and the result of a method, and the few shapes that all results have. */
 import {
   CoordinateError,
   isCoordinateError,
@@ -13,24 +13,24 @@ import type { Item } from "./item.ts";
 import { badArgument } from "./scan.ts";
 import type { Writer } from "./write.ts";
 
-/** A refusal in the words that the old daemons used. */
+/** A refusal with the error message of the old daemons. */
 export class RpcError extends Error {
   override readonly name = "RpcError";
 }
 
 export interface Call {
   readonly coordinate: Coordinate;
-  /** The old protocol knows no namespaces: all of its calls are about this one. */
+  /** The old protocol has no namespaces: all its calls use this one. */
   readonly ns: string;
   readonly clock: Clock;
-  /** What this connection was given. */
+  /** The attempts that this connection was given. */
   readonly fencing: Fencing;
-  /** Aborts when the peer has gone: nobody will hear the answer. */
+  /** Aborts when the peer has disconnected and cannot get the answer. */
   readonly gone: AbortSignal;
   readonly settings: MethodSettings;
 }
 
-/** The peer of a method, which never waits. */
+/** The caller of a method. Methods never wait. */
 export const callerOf = ({ gone }: Call): Caller => ({
   waiting: () => gone,
   hasHungUp: () => gone.aborted,
@@ -39,20 +39,20 @@ export const callerOf = ({ gone }: Call): Caller => ({
 
 export interface MethodSettings {
   readonly dataLimits: DataLimits;
-  /** Most items of one call of a verb; longer lists of units are added in pieces. */
+  /** The maximum number of items in one call of a verb; longer lists of units are added in pieces. */
   readonly maxItems: number;
-  /** The longest answer. */
+  /** The maximum size of an answer. */
   readonly maxAnswerBytes: number;
-  /** What `get_config` answers; null when there is nothing to tell. */
+  /** The answer of `get_config`; null when there is none. */
   readonly config: Data | null;
   readonly archive: (() => Promise<unknown>) | null;
 }
 
-/** Writes the `result` of an answer. Runs once everything is known, and cannot fail but for size. */
+/** Writes the `result` of an answer. Runs after the call has succeeded, and fails only if the answer is too large. */
 export type Result = (to: Writer) => unknown;
 
 export interface Method {
-  /** Fewest and most parameters. */
+  /** The minimum and maximum number of parameters. */
   readonly params: readonly [min: number, max: number];
   readonly run: (call: Call, params: readonly Item[]) => Promise<Result>;
 }
@@ -61,7 +61,7 @@ export function method(min: number, max: number, run: Method["run"]): Method {
   return { params: [min, max], run };
 }
 
-/** `[result, message]`; the message is null when all is well. */
+/** `[result, message]`; the message is null on success. */
 export function pair(result: Result, message: string | null = null): Result {
   return (to) => {
     to.array(2);
@@ -80,7 +80,7 @@ export const number =
     to.number(value);
 export const emptyList: Result = (to) => to.array(0);
 
-/** A work spec that is not there is answered in band, as a pair with this in place of the result. */
+/** Answers a missing work spec in band: a pair of `otherwise` and the error message. */
 export async function inBand(otherwise: Result, run: () => Promise<Result>): Promise<Result> {
   try {
     return await run();
@@ -90,19 +90,19 @@ export async function inBand(otherwise: Result, run: () => Promise<Result>): Pro
   }
 }
 
-/** The name of a work spec that is asked for. There is none with an empty name. */
+/** Reads the name of a work spec. No work spec has an empty name. */
 export function specName(item: Item | undefined): string {
   const name = item?.text("work spec name") ?? "";
   if (name === "") throw new CoordinateError("no_such_work_spec", name);
   return name;
 }
 
-/** A name that may be null, which is the empty one. */
+/** Reads a name that may be absent or null, which is the empty name. */
 export function optionalName(item: Item | undefined, what: string): string {
   return item === undefined || item.isNull ? "" : item.text(what);
 }
 
-/** More than any method has: each look for a key goes through all of them. */
+/** More than any method has. The limit is needed because each lookup of a key goes through all options. */
 const maxOptions = 100;
 
 /** An options map: unknown keys are ignored, null counts as absent, and null in place of the map as an empty one. */
@@ -118,7 +118,7 @@ export class Options {
     if (this.#map !== null) checkRepeated(this.#map);
   }
 
-  /** How many there are, known or not. */
+  /** The number of options, known or not. */
   get size(): number {
     return this.#map === null ? 0 : this.#map.some(2 * maxOptions).length / 2;
   }
@@ -141,7 +141,7 @@ export class Options {
     return item === undefined ? undefined : finite(item, key);
   }
 
-  /** A whole number, cut off as Python's int() does. */
+  /** An integer, truncated as by Python's int(). */
   integer(key: string): number | undefined {
     const value = this.number(key);
     return value === undefined ? undefined : Math.trunc(value);
@@ -153,7 +153,10 @@ export class Options {
   }
 }
 
-/** Whoever looked at the first one must not have looked at another than is used: text and bytes are the same key here. */
+/**
+ * Refuses repeated keys, so that a filter in front of the server cannot have checked another value than the one that is used.
+ * Text and bytes are the same key here.
+ */
 function checkRepeated(map: Item): void {
   const seen = new Set<string>();
   let isKey = true;
@@ -190,10 +193,10 @@ export function list(item: Item | undefined, what: string): Generator<Item> {
   return item.items();
 }
 
-/** Unix seconds, as the old daemons gave them: whole. */
+/** Whole Unix seconds, as the old daemons sent them. */
 export const unixSeconds = (ms: number): number => Math.floor(ms / 1000);
 
-/** As Python shows a string. */
+/** A string as Python's repr() shows it. */
 export function repr(text: string): string {
   const escaped = text
     .replace(/[\\']/g, "\\$&")

@@ -1,8 +1,7 @@
 /**
- * Coordinate over the port of the old protocol. A program that has one does not know that it is not an engine: the
- * same verbs, the same rows, the same errors. One connection carries any number of requests at once. When it breaks,
- * it is made anew, and requests are sent again where that is safe (`core/verbs.ts` says which); where it is not, the
- * error is `unknown_outcome`.
+ * A Coordinate client over the port of the old protocol. It behaves like an engine: the same verbs, the same rows, the same
+ * errors. One connection carries any number of requests at once. When it breaks, the client reconnects and repeats requests where
+ * that is safe (see `core/verbs.ts`); where it is not, the error is `unknown_outcome`.
  */
 import { randomUUID } from "node:crypto";
 import { createConnection, type Socket } from "node:net";
@@ -26,21 +25,21 @@ import { authenticateMethod, cancelMethod, readValue, Reading, verbPrefix, write
 import { Writer } from "./write.ts";
 
 export interface CborClientOptions {
-  /** With it the connection is secured; `cert` and `key` show who the client is. */
+  /** Secures the connection with TLS; `cert` and `key` identify the client. */
   tls?: TlsConnectionOptions;
-  /** Shown to the server each time that the connection is made. */
+  /** Sent to the server each time the client connects. */
   token?: string;
-  /** To connect; 10 s. */
+  /** The connect timeout; 10 s by default. */
   connectMs?: number;
-  /** How often a request is sent again, where that is safe; 4. */
+  /** How often a request is sent again, where that is safe; 4 by default. */
   retries?: number;
-  /** Before the second time; doubled each time, at most 5 s. 50 ms. */
+  /** The delay before the first retry; doubles each time, up to 5 s. 50 ms by default. */
   backoffMs?: number;
-  /** The longest answer that is taken; 1 GiB. */
+  /** The longest answer that is accepted; 1 GiB by default. */
   maxFrameBytes?: number;
 }
 
-/** Connects to `host:port` or `unix:/path`. Fails with `unavailable` when nobody answers there. */
+/** Connects to `host:port` or `unix:/path`. Fails with `unavailable` when no server answers. */
 export async function connectCbor(address: string, options: CborClientOptions = {}): Promise<Coordinate> {
   const link = new CborLink(address, options);
   await link.connect();
@@ -59,7 +58,7 @@ class CborLink implements Link {
   readonly newId = randomUUID;
   readonly retries: number;
   readonly backoffMs: number;
-  /** A wait costs a connection nothing, however long it is. */
+  /** A wait does not block the connection, however long it is. */
   readonly longestWaitMs = Infinity;
   readonly #at: ReturnType<typeof readAddress>;
   readonly #options: CborClientOptions;
@@ -111,7 +110,7 @@ class CborLink implements Link {
       if (isRefusal(error)) throw error;
       throw new NoAnswer(messageOf(error), false);
     });
-    // what a wait has found by the time it is cancelled is still answered: no attempt is lost on the way
+    // a cancelled wait still answers with what it has found by then, so that no attempt is lost
     const cancel = (): void => void this.#once(cancelMethod, [id]).catch(() => undefined);
     const answer = this.#ask(socket, id, frame);
     signal?.addEventListener("abort", cancel, { once: true });
@@ -186,7 +185,7 @@ class CborLink implements Link {
     try {
       await this.#ask(socket, id, writeRequest(id, authenticateMethod, [token]));
     } catch (error) {
-      // a server that does not know the method wants no token
+      // a server without this method requires no token
       if (isCoordinateError(error, "bad_argument") && error.value.startsWith("no such method")) return;
       socket.destroy();
       throw error;
@@ -231,7 +230,7 @@ function readError(item: Item): Error {
   return new CoordinateError("not_supported", message);
 }
 
-/** A server that is about to stop has done nothing: the call is sent again. */
+/** A server that is about to stop refuses with `closed` and has done nothing: the call is sent again. */
 const undone = (error: Error): Error =>
   isCoordinateError(error, "closed") ? new NoAnswer(error.message, false, { refusal: error }) : error;
 

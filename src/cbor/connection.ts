@@ -1,9 +1,9 @@
 /**
- * One connection: requests in, answers out.
+ * One connection: reads requests and writes answers.
  *
- * Python's methods are served one after the other, in the order they came, as they always were. The verbs beside
- * them may wait for work, so each of these runs by itself and is answered when it is done. Nothing is read while the
- * peer does not take its answers, or while as many verbs run as one connection may have.
+ * Python's methods are served one after the other, in the order in which they arrived, as in the old daemons. Verbs may wait for
+ * work, so they run at the same time, and each is answered when it is done. Nothing is read while the peer does not read its
+ * answers, or while the maximum number of verbs runs.
  */
 import { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
@@ -28,13 +28,13 @@ import { authenticateMethod, cancelMethod, readValue, Reading, verbPrefix, write
 import { Writer } from "./write.ts";
 
 export interface ConnectionLimits {
-  /** The longest message that is taken, and that is sent. */
+  /** The longest message that is accepted, and that is sent. */
   readonly maxFrameBytes: number;
-  /** Verbs that run at once, besides those that wait for something. */
+  /** Verbs that run at once, not counting those that wait. */
   readonly maxConcurrent: number;
   /** Verbs that wait at once. */
   readonly maxWaits: number;
-  /** The longest silence within a message, and the longest that one may come at less than 1 kB/s. */
+  /** The longest pause within a message, and the longest time that a message may arrive at less than 1 kB/s. */
   readonly stallMs: number;
 }
 
@@ -44,23 +44,23 @@ export interface ConnectionOptions {
   readonly serveVerbs: boolean;
   /** Whether a peer must show a token before anything else. */
   readonly wantsToken: () => boolean;
-  /** What the peer with this token may ask; throws for one that is not known. */
+  /** Returns the coordinate for a peer with this token; throws for an unknown token. */
   readonly admit: (token: string) => Coordinate;
-  /** The turns of large requests, of all connections. */
+  /** The queue of large requests, of all connections. */
   readonly large: LargeRequests;
-  /** Told when requests are under way, and when none are. */
+  /** Called when requests are in progress, and when none are. */
   readonly onBusy: () => void;
   readonly onIdle: () => void;
-  /** A failure that nobody expected; the peer is told no more than that. */
+  /** Called for an unexpected error, of which the peer gets no details. */
   readonly onBug: (error: unknown, method: string) => void;
-  /** The peer sent what is no request. */
+  /** Called when the peer sent something that is not a request. */
   readonly onMalformed: (error: MalformedError) => void;
-  /** Ends the connection without a word: how, the server knows. */
+  /** Resets the connection. */
   readonly reset: () => void;
 }
 
 interface Request {
-  /** As it came, to be given back so. */
+  /** In its original encoding, for the answer. */
   id: Buffer;
   method: string | null;
   params: Item | undefined;
@@ -70,10 +70,10 @@ const absent = Buffer.of(0xf6);
 
 /** Messages from this length on are scanned in pieces and served one at a time. */
 const longFrame = 256 * 1024;
-/** Bytes a second: slower is not slow but stuck. */
+/** Bytes per second: a slower message counts as stuck. */
 const minRate = 1024;
 
-/** Python's methods whose answers are lists, of a thousand or more unless they say otherwise. */
+/** Python's methods whose answers are lists, of a thousand items or more by default. */
 const listMethods: ReadonlySet<string> = new Set([
   "get_work_units",
   "get_work_unit_status",
@@ -82,13 +82,13 @@ const listMethods: ReadonlySet<string> = new Set([
   "get_child_work_units",
 ]);
 
-/** How long a peer that sent what is no request may take to read the answers to what it sent before. */
+/** After a malformed message, how long the peer may take to read the answers to its earlier requests. */
 const farewellMs = 1000;
 
 export class Connection {
   readonly #socket: Socket;
   #call: Call;
-  /** It has shown a token. */
+  /** Whether the peer has sent a valid token. */
   #admitted = false;
   readonly #options: ConnectionOptions;
   readonly #reader: FrameReader;
@@ -99,12 +99,12 @@ export class Connection {
   #busy = false;
   #corked = false;
   #running = 0;
-  /** Of those that run. */
+  /** How many of the running verbs wait. */
   #waiting = 0;
-  /** Resolves what waits for a verb to end, for the peer to read, or for the connection to end. */
+  /** Wakes `#room`: a verb has ended, the peer has read, or the connection has ended. */
   #wake: () => void = () => undefined;
   #stopping = false;
-  /** The message that is coming in: since when, and how much of it has come. */
+  /** The incomplete message: when it began, and how many bytes have arrived. */
   #partialSince = 0;
   #partialBytes = 0;
   #idle: () => void = () => undefined;
@@ -116,13 +116,13 @@ export class Connection {
     this.#reader = new FrameReader(options.limits.maxFrameBytes, options.budget);
     socket.on("data", (chunk: Buffer) => this.#take(chunk));
     socket.on("drain", () => this.#wake());
-    // a connection that breaks is an ordinary thing: what it asked for is carried out or given back
+    // broken connections are normal: their requests are carried out, or their claims are given back
     socket.on("error", () => undefined);
     socket.on("timeout", () => this.#timedOut());
     socket.on("close", () => this.#closed());
   }
 
-  /** Takes no more requests; resolves when those that were taken are answered. Waits for work end with none. */
+  /** Accepts no more requests; resolves when the accepted ones are answered. Waits for work end with none. */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#socket.pause();
@@ -130,7 +130,7 @@ export class Connection {
     await this.settledDown();
   }
 
-  /** Resolves when everything that was taken is answered. */
+  /** Resolves when all accepted requests are answered. */
   async settledDown(): Promise<void> {
     if (!this.#busy && this.#running === 0) return;
     await new Promise<void>((resolve) => (this.#idle = resolve));
@@ -149,7 +149,7 @@ export class Connection {
     else if (this.#reader.partial) this.#malformed(new MalformedError("nothing came within a message"));
   }
 
-  /** A byte now and then is not a message. */
+  /** Refuses a message that arrives too slowly, such as a byte now and then. */
   #checkRate(bytes: number): void {
     if (!this.#reader.partial) {
       this.#partialSince = performance.now();
@@ -167,7 +167,7 @@ export class Connection {
     else void this.#run();
   }
 
-  /** Never rejects: what a request does wrong is answered, and what cannot be answered ends the connection. */
+  /** Never rejects: errors of a request are answered; an error that cannot be answered ends the connection. */
   async #run(): Promise<void> {
     this.#busy = true;
     try {
@@ -177,7 +177,7 @@ export class Connection {
           this.#options.onBusy();
           await this.#serve(frame);
           if (this.#isFull) await this.#room();
-          // the next message starts now, if a part of it has come
+          // the rate of the next message counts from now, if a part of it has arrived
           this.#partialSince = performance.now();
           this.#partialBytes = 0;
           continue;
@@ -198,7 +198,7 @@ export class Connection {
       this.#settled();
     }
     if (this.#stopping || this.#gone.signal.aborted) return;
-    // while an answer is on its way the timer is about that
+    // while an answer is being sent, the timeout is for that answer
     if (this.#socket.writableLength === 0)
       this.#socket.setTimeout(this.#reader.partial ? this.#options.limits.stallMs : 0);
     this.#socket.resume();
@@ -224,7 +224,7 @@ export class Connection {
     this.#idle();
   }
 
-  /** Answers to what came before it go out first, unless the peer does not take them. */
+  /** Resets the connection. Answers to earlier requests are sent first, unless the peer does not read them. */
   #malformed(error: MalformedError): void {
     this.#stopping = true;
     this.#socket.pause();
@@ -257,7 +257,7 @@ export class Connection {
         return;
       }
       const served = this.#serveVerb(request, method, frame);
-      // what it holds must not pile up while it is served
+      // the memory of long requests must not pile up, so the next message waits
       if (isLong) await served;
       return;
     }
@@ -270,7 +270,7 @@ export class Connection {
     }
   }
 
-  /** In the turn of a large request, if it is one. Nothing is done for a peer that has gone meanwhile. */
+  /** A large request waits for its turn. Nothing is done for a peer that has disconnected meanwhile. */
   async #inTurn(rows: number, frame: Buffer, work: () => Promise<void>): Promise<void> {
     const { large } = this.#options;
     if (!large.isLarge(this.#socket, rows, frame.length)) return work();
@@ -301,14 +301,14 @@ export class Connection {
         reading.field = params[i - 1] ?? `argument ${i + 1}`;
         return readValue(item, reading);
       });
-      // what is left out at the end may be null on the wire
+      // omitted arguments at the end may be null on the wire
       while (args.length > counts[0] && args.at(-1) === null) args.pop();
       checkArguments(verb, args);
       const run = async (): Promise<void> => {
         const value = await serveVerb(this.#call.coordinate, verb, args, caller);
         this.#answer(request, (to) => writeValue(to, value));
       };
-      // a wait must not hold up others
+      // a wait must not take a turn: it would block other large requests
       if (isWait(verb, args)) await this.#wait(run);
       else await this.#inTurn(rowsAsked(verb, args), frame, run);
     } catch (error) {
@@ -330,7 +330,7 @@ export class Connection {
     }
   }
 
-  /** A server that wants no token takes any. */
+  /** A server that requires no token accepts any. */
   #authenticate(request: Request): void {
     try {
       const [token] = readParams(request.params, [1, 1]);
@@ -364,12 +364,15 @@ export class Connection {
     this.#send(to.frame());
   }
 
-  /** Answers of one turn leave together: a write for each of a hundred pipelined requests costs more than the request. */
+  /**
+   * Writes the answers of one turn of the event loop together: a write for each of a hundred pipelined requests costs more
+   * than the requests.
+   */
   #send(frame: Buffer): void {
     if (!this.#corked) {
       this.#corked = true;
       this.#socket.cork();
-      // after what else is done in this turn; requests that wait for a store end the turn, and hold nothing up
+      // flush at the end of this turn; a request that waits for a store ends the turn, and delays no answer
       process.nextTick(() => {
         this.#corked = false;
         this.#socket.uncork();
@@ -383,7 +386,7 @@ export class Connection {
     }
   }
 
-  /** The code of the error goes to callers of verbs; the old protocol has the message alone. */
+  /** Callers of verbs get the error code; the old protocol has only the message. */
   #refuse({ id, method }: Request, error: unknown, isVerb: boolean): void {
     const known = error instanceof CoordinateError ? error : null;
     if (known === null && !(error instanceof RpcError)) this.#options.onBug(error, method ?? "");
@@ -403,7 +406,7 @@ export class Connection {
 const needsToken = (): CoordinateError =>
   badArgument("token: this server wants one; clients that cannot send any use REST, or another listener");
 
-/** The text of an error may have names in it, of any bytes: it is written as a name is, unless it cannot be one. */
+/** Writes the text of an error. It may contain names of any bytes, so it is written like a name if that is possible. */
 function writeNaming(to: Writer, text: string): void {
   try {
     to.name(text);
@@ -413,7 +416,7 @@ function writeNaming(to: Writer, text: string): void {
   }
 }
 
-/** The peer, as one of its requests knows it: a wait can be cancelled by the request's id. */
+/** The caller of one request: its wait can be cancelled by the id of the request. */
 class VerbCaller implements Caller {
   readonly #waits: Map<string, AbortController>;
   readonly #id: string;
@@ -439,17 +442,17 @@ class VerbCaller implements Caller {
     return this.#gone.aborted;
   }
 
-  /** The request is answered; another that came with the same id goes on. */
+  /** Called when the request is answered. The wait of another request with the same id goes on. */
   done(): void {
     if (this.#wait !== undefined && this.#waits.get(this.#id) === this.#wait) this.#waits.delete(this.#id);
   }
 }
 
-/** Keys of an envelope, of which three mean something. */
+/** The maximum number of keys in an envelope; only three have a meaning. */
 const maxKeys = 1000;
 const envelopeKeys = ["id", "method", "params"] as const;
 
-/** The envelope. A message that is no map cannot be answered; what is wrong with another is `refusal`. */
+/** Reads the envelope. A message that is not a map cannot be answered and throws; any other problem is returned as `refusal`. */
 function readRequest(frame: Buffer, refused: string | null): { request: Request; refusal: string | null } {
   let refusal = refused;
   const seen = new Set<string>();
@@ -468,7 +471,7 @@ function readRequest(frame: Buffer, refused: string | null): { request: Request;
       const name = envelopeKeys.find((one) => key?.isKey(one));
       key = null;
       if (name === undefined) return true;
-      // whoever let the first one pass must not have let another than is carried out
+      // a filter that checked the first one must not have let another one through
       if (seen.has(name)) refusal ??= `${name} is there twice`;
       seen.add(name);
       if (name === "id") request.id = readId(item);
@@ -481,7 +484,7 @@ function readRequest(frame: Buffer, refused: string | null): { request: Request;
   return { request, refusal };
 }
 
-/** Given back as it came, if that is something that the peer could read again. */
+/** The id in its original encoding if the peer can read it, else null. */
 function readId(item: Item): Buffer {
   const { kind } = item;
   if (kind === "string" && !item.isBytes && !isText(item)) return absent;

@@ -1,4 +1,4 @@
-/** The methods of the old protocol on a Coordinate of this process, with plain values: no connection between them. */
+/** Calls the methods of the old protocol on a Coordinate in this process, with plain values and without a connection. */
 import { Buffer } from "node:buffer";
 import {
   cborData,
@@ -20,7 +20,7 @@ import { Writer } from "./write.ts";
 
 export const methodNames: readonly string[] = [...methods.keys()];
 
-/** Calls a method as a Python client does. Throws `bad_argument` where the method refuses what it is given. */
+/** Calls a method as a Python client does. Throws `bad_argument` when the method refuses its parameters. */
 export async function callMethod(
   coordinate: Coordinate,
   ns: string,
@@ -66,7 +66,7 @@ export async function callMethod(
   return textual(decodeData(cborData(to.content(), { maxBytes: Infinity })).result);
 }
 
-/** Python sends names as bytes: for people they are text. */
+/** Turns byte strings into text for people: Python sends names as bytes. */
 function textual(value: unknown): unknown {
   if (value instanceof Uint8Array) return nameFromBytes(value);
   if (Array.isArray(value)) return value.map(textual);

@@ -1,17 +1,17 @@
 /**
- * Who may still change a unit.
+ * Decides which connection may still change a unit.
  *
- * The old protocol names the unit and not the attempt: a worker that was too slow would finish what another one
- * holds by now. So each connection remembers the attempts that it was given, and speaks about a unit by that attempt.
- * A connection that was given none (the worker has reconnected, or a parent ends the job of its child) may speak for
- * the active attempt when there can be no mistake about which one it means.
+ * The old protocol names the unit, not the attempt: a worker that was too slow could finish a unit that another worker holds by
+ * now. So each connection remembers the attempts that it was given, and its updates of a unit apply to that attempt. A connection
+ * that was given none (the worker has reconnected, or a parent ends the job of its child) may update the active attempt if there
+ * can be no mistake about which attempt it means.
  */
 import type { AttemptRow, Coordinate, WorkUnitRow } from "../core/index.ts";
 
-/** `strict`: a lost lease is refused. `lenient`: whoever speaks last is believed, as in the old daemons. */
+/** `strict`: an update after a lost lease is refused. `lenient`: the last update wins, as in the old daemons. */
 export type LegacyFencing = "strict" | "lenient";
 
-/** So many attempts, and workers, are remembered per connection; the oldest are forgotten first. */
+/** How many attempts, and how many workers, are remembered per connection; the oldest are dropped first. */
 const max = 10_000;
 
 export class Fencing {
@@ -23,7 +23,7 @@ export class Fencing {
     this.mode = mode;
   }
 
-  /** This connection was given, or shown, these attempts. */
+  /** Remembers attempts that this connection was given or shown. */
   remember(attempts: readonly AttemptRow[]): void {
     if (this.mode === "lenient") return;
     for (const { workSpec, workUnit, id } of attempts) {
@@ -34,7 +34,7 @@ export class Fencing {
     }
   }
 
-  /** It has given the unit back, or added it anew: what it says next is about another attempt. */
+  /** Called when the connection gave the unit back or added it again: its next update is about another attempt. */
   forget(workSpec: string, workUnit: string): void {
     if (this.#attempts.size > 0) this.#attempts.delete(keyOf(workSpec, workUnit));
   }
@@ -43,7 +43,7 @@ export class Fencing {
     return this.#attempts.get(keyOf(workSpec, workUnit)) ?? null;
   }
 
-  /** This connection speaks for this worker. */
+  /** Remembers that this connection acts for this worker. */
   speaksFor(worker: string): void {
     if (this.mode === "lenient" || worker === "") return;
     this.#workers.add(worker);
@@ -51,8 +51,9 @@ export class Fencing {
   }
 
   /**
-   * May this connection, which was given no attempt of the unit, speak for `attempt`, the latest one? Yes if it
-   * speaks for the worker that holds it; or if since the unit was added or reset nobody else can believe to hold it.
+   * Whether this connection, which was given no attempt of the unit, may update `attempt`, the latest one. It may if it acts
+   * for the worker that holds the attempt, or if, since the unit was added or reset, no other worker can believe that it
+   * holds the unit.
    */
   async accepts(
     coordinate: Coordinate,
@@ -70,9 +71,9 @@ export class Fencing {
 }
 
 /**
- * Whether nobody but the holder of `attempt` can believe to hold the unit. Who finished, failed or gave back an
- * attempt knows that it has ended, and a finished or failed unit was added or reset since; one that expired may
- * still be at work.
+ * Whether only the holder of `attempt` can believe that it holds the unit. A worker that finished, failed or gave back an
+ * attempt knows that it has ended, and a finished or failed unit was added or reset since. A worker whose attempt expired may
+ * still be running.
  */
 function isOnly(history: readonly AttemptRow[], attempt: AttemptRow): boolean {
   for (const earlier of [...history].sort((a, b) => b.number - a.number)) {

@@ -1,10 +1,10 @@
 /**
- * Cuts a stream of bytes into messages.
+ * Splits a stream of bytes into messages.
  *
- * A message is a CBOR map, bare or wrapped as tag 24 around a byte string. Whatever else a peer sends cannot be
- * answered and throws `MalformedError`. Memory follows the bytes that have come, never a length that was declared:
- * a message that lies within one chunk is a view of it; a longer one is gathered in a buffer that doubles, up to
- * the declared length, so that a frame costs at most about twice its size while it comes in.
+ * A message is a CBOR map, bare or wrapped as tag 24 around a byte string. Anything else that a peer sends cannot be answered and
+ * throws `MalformedError`. Memory grows with the bytes that have arrived, never with a declared length: a message within one
+ * chunk is a view of it; a longer one is collected in a buffer that doubles, up to the declared length, so that a frame costs at
+ * most about twice its size while it arrives.
  */
 import { Buffer } from "node:buffer";
 import {
@@ -18,7 +18,7 @@ import {
   tags,
 } from "./scan.ts";
 
-/** What all connections together may hold of messages that are not complete. */
+/** The memory for incomplete messages, shared by all connections. */
 export interface FrameBudget {
   used: number;
   readonly max: number;
@@ -32,11 +32,11 @@ export class FrameReader {
   #bytes: Buffer = Buffer.alloc(0);
   #start = 0;
   #end = 0;
-  /** How much of #bytes is ours and counted in the budget; 0 while it is a view of what came in. */
+  /** The size of #bytes if it is our own buffer, which counts in the budget; 0 if it is a view of a received chunk. */
   #owned = 0;
-  /** The length of the message being gathered, as far as it is known; 0 when it is not. */
+  /** The length of the incomplete message; 0 while it is not known. */
   #total = 0;
-  /** Finds the end of a message that does not say it. Its positions count from #start. */
+  /** Finds the end of a message that does not declare its length. Its positions count from #start. */
   #scanner: ItemScanner | null = null;
 
   constructor(maxBytes: number, budget: FrameBudget = { used: 0, max: Infinity }) {
@@ -44,7 +44,7 @@ export class FrameReader {
     this.#budget = budget;
   }
 
-  /** Whether there are bytes of a message that is not complete. */
+  /** Whether there are bytes of an incomplete message. */
   get partial(): boolean {
     return this.#end > this.#start;
   }
@@ -66,9 +66,9 @@ export class FrameReader {
 
   #grow(unread: number, needed: number): void {
     let size = Math.max(smallest, needed * 2);
-    // pipelined requests may follow the message that is being gathered: the declared length is no upper bound
+    // pipelined requests may follow the incomplete message: its declared length is no upper bound
     if (this.#total > 0) size = Math.max(needed, Math.min(size, this.#total));
-    // counted before it is made: what does not fit is not allocated
+    // checked before the allocation: a buffer that exceeds the budget is never allocated
     if (this.#budget.used - this.#owned + size > this.#budget.max)
       throw new MalformedError("too many bytes of unfinished messages");
     // not from Buffer's pool, and not zeroed: it is written before it is read
@@ -89,13 +89,13 @@ export class FrameReader {
     this.#end = 0;
   }
 
-  /** Gives back what it holds; no message comes after that. */
+  /** Releases its memory; no message comes after that. */
   close(): void {
     this.#release();
     this.#scanner = null;
   }
 
-  /** The next message, or null while it is not complete. The bytes stay as they are for as long as they are held. */
+  /** The next message, or null while it is incomplete. The returned bytes are never overwritten. */
   next(): Buffer | null {
     if (!this.partial) {
       if (this.#owned > 0) this.#release();
@@ -103,7 +103,7 @@ export class FrameReader {
     }
     const frame = this.#read();
     if (frame === null) {
-      // one byte may be on its way for ever; only what cannot become a message within the limit is refused
+      // an incomplete message is refused only when it cannot end within the limit, however slowly it arrives
       if (this.#end - this.#start > this.#maxBytes + 64) throw tooLong(this.#maxBytes);
       return null;
     }
@@ -139,7 +139,7 @@ export class FrameReader {
     return bytes.subarray(content, end);
   }
 
-  /** A message whose end is found by looking: a bare map, or a byte string in parts. */
+  /** A message whose end is found by scanning: a bare map, or a byte string in parts. */
   #scanned(at: number, item: number): Buffer | null {
     this.#scanner ??= new ItemScanner(item - at, item - at + this.#maxBytes);
     const found = this.#scanner.scan(this.#bytes.subarray(at), this.#end - at);

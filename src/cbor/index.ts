@@ -1,4 +1,4 @@
-/** The CBOR-RPC interface: existing Python clients and workers, unchanged; and the verbs over the same port. */
+/** The CBOR-RPC interface: serves existing Python clients and workers unchanged, and the verbs on the same port. */
 export { connectCbor, type CborClientOptions } from "./client.ts";
 export { callMethod, methodNames } from "./direct.ts";
 export type { LegacyFencing } from "./fencing.ts";

@@ -1,7 +1,7 @@
 /**
- * One item inside a message, not decoded: where it stands. Reading is lazy and from the message's own bytes, so a
- * list of a million keys costs nothing until somebody walks through it, and a data map is handed on as the slice
- * it came in. Only for messages that passed the scanner without a refusal.
+ * The position of one item in a message, not decoded. Items are read lazily from the bytes of the message, so a list of a million
+ * keys costs nothing until it is iterated, and a data map is passed on as a slice. Only for messages that passed the scanner
+ * without a refusal.
  */
 import { Buffer, isUtf8 } from "node:buffer";
 import { cborData, nameFromBytes, type Data, type DataLimits } from "../core/index.ts";
@@ -65,12 +65,12 @@ export class Item {
     return this.bytes[this.at]! >> 5 === major.bytes;
   }
 
-  /** The item as it came. */
+  /** The encoded bytes of the item. */
   slice(): Buffer {
     return this.bytes.subarray(this.at, itemEnd(this.bytes, this.at));
   }
 
-  /** Text as it is, bytes by the rule of names: Python sends both for the same thing. */
+  /** Text unchanged, bytes decoded by the rule of names: Python sends both for the same thing. */
   text(what: string): string {
     if (this.kind !== "string") throw badArgument(`${what}: expected a string, got ${this.describe()}`);
     const content = this.content();
@@ -125,7 +125,7 @@ export class Item {
     throw badArgument(`${what}: expected a boolean, got ${this.describe()}`);
   }
 
-  /** The items of a list or tuple; keys and values of a map by turns. */
+  /** The items of a list or tuple; of a map, keys and values alternate. */
   *items(): Generator<Item> {
     const { bytes } = this;
     const sequence = bytes[this.at]! >> 5 === major.tag ? headEnd(bytes, this.at) : this.at;
@@ -139,14 +139,14 @@ export class Item {
     }
   }
 
-  /** The first items of a list; one more than `most` when there are more. */
+  /** The first `max` items of a list, and one more if there are more. */
   some(max: number): Item[] {
     const found: Item[] = [];
     this.each((item) => found.push(item) <= max);
     return found;
   }
 
-  /** As `items`, without a generator, which costs more than a short request: until `visit` says false. */
+  /** As `items`, until `visit` returns false; without a generator, which costs more than a short request. */
   each(visit: (item: Item) => boolean, endOf = itemEnd): void {
     const { bytes } = this;
     const sequence = bytes[this.at]! >> 5 === major.tag ? headEnd(bytes, this.at) : this.at;
@@ -159,7 +159,7 @@ export class Item {
     }
   }
 
-  /** Whether a map has more entries than so many. */
+  /** Whether a map has more than this many entries. */
   isLongerThan(entries: number): boolean {
     if ((this.bytes[this.at]! & 31) !== indefinite) return argument(this.bytes, this.at) > entries;
     return this.some(2 * entries).length > 2 * entries;
@@ -184,7 +184,7 @@ export class Item {
     return isKeyAt(this.bytes, this.at, key);
   }
 
-  /** A data map, in bytes of its own: a view would keep the whole message alive. Null stays null. */
+  /** A copy of a data map: a view would keep the whole message in memory. Null stays null. */
   data(what: string, limits: DataLimits): Data | null {
     if (this.isNull) return null;
     if (this.kind !== "map") throw badArgument(`${what}: expected a map, got ${this.describe()}`);

@@ -1,4 +1,4 @@
-/** The old protocol as one table: from the name that Python calls to the function that asks Coordinate. */
+/** The methods of the old protocol, by the names that Python clients call. */
 import type { Method } from "./call.ts";
 import { doingWorkMethods } from "./methods/doing-work.ts";
 import { lockMethods } from "./methods/locks.ts";
@@ -6,7 +6,7 @@ import { workerMethods } from "./methods/workers.ts";
 import { workSpecMethods } from "./methods/work-specs.ts";
 import { workUnitMethods } from "./methods/work-units.ts";
 
-/** A map, so that no name finds what an object inherits. */
+/** A Map, so that no name finds an inherited member of an object. */
 export const methods: ReadonlyMap<string, Method> = new Map<string, Method>(
   Object.entries({
     ...workSpecMethods,

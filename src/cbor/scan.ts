@@ -1,9 +1,9 @@
 /**
- * Finds where a CBOR item ends, in bytes that nobody has checked and that may not all be there yet.
+ * Finds the end of a CBOR item, in unchecked bytes that may not all have arrived.
  *
- * It looks at heads only: nothing is decoded, nothing is allocated by what a head declares, and nothing recurses,
- * so five bytes that announce four thousand million items cost five bytes. What is well-formed but not allowed here
- * (an unknown tag, say) is noted as `refusal` and passed over, so that the request around it can still be answered.
+ * It reads only the heads of items: it decodes nothing, allocates nothing by a declared length, and does not recurse, so five
+ * bytes that declare four thousand million items cost five bytes. An item that is well-formed but not allowed here (such as an
+ * unknown tag) is noted as `refusal` and skipped, so that the request around it can still be answered.
  */
 import { cborHead, CoordinateError, nextTurn } from "../core/index.ts";
 
@@ -15,17 +15,17 @@ export class MalformedError extends Error {
   override readonly name = "MalformedError";
 }
 
-/** What may be tagged in a message: as in data, and an encoded item. */
+/** The tags of messages: those of data, and the tag of an encoded item. */
 export const tags = { ...tag, encoded: 24 } as const;
 
 const allowedTags: ReadonlySet<number> = new Set([tags.bigPositive, tags.bigNegative, tags.uuid, tags.tuple]);
 
-/** What an entry of the stack means; above 0 it is the number of items still to come. */
+/** The meaning of an entry of the stack; above 0 it is the number of items still to come. */
 const open = { array: -1, mapKey: -2, mapValue: -3, bytes: -4, text: -5 } as const;
 
-/** Open containers of indefinite length, or with items to come, one in another; more than any real request has. */
+/** The maximum nesting of open containers, of indefinite length or with items to come; more than any real request has. */
 const deepestAllowed = 1024;
-/** Where even finding the end is given up: a constant, so that memory stays bounded. */
+/** The nesting at which even the scan gives up: a constant, so that memory stays bounded. */
 const deepestScanned = 131_072;
 
 export class ItemScanner {
@@ -36,14 +36,14 @@ export class ItemScanner {
   /** The first thing that is well-formed but not allowed. */
   refusal: string | null = null;
 
-  /** An item that starts at `start` and must end at `most` or before, with at most so many items in it. */
+  /** Scans an item that starts at `start`, must end at `max` or before, and has at most `maxItems` items in it. */
   constructor(start: number, max: number, maxItems = Infinity) {
     this.#at = start;
     this.#max = max;
     this.#itemsLeft = maxItems;
   }
 
-  /** Where the item ends; -1 while there is more to come. May be called again with the same bytes and more. */
+  /** The end of the item; -1 while it is incomplete. May be called again with the same bytes and more. */
   scan(bytes: Uint8Array, available: number): number {
     const stack = this.#stack;
     while (stack.length > 0) {
@@ -62,7 +62,7 @@ export class ItemScanner {
       this.#at = end;
       this.#enter(bytes, at, end);
     }
-    // the last item may be a string of which only the head has come
+    // of the last item, if it is a string, only the head may have arrived
     return this.#at > available ? -1 : this.#at;
   }
 
@@ -72,7 +72,7 @@ export class ItemScanner {
     this.#at += 1;
   }
 
-  /** One item fewer to come. A container whose last item this is need not be remembered. */
+  /** Counts one item. A container is dropped from the stack with its last item. */
   #take(kind: number, info: number): void {
     this.#itemsLeft -= 1;
     if (this.#itemsLeft < 0) throw new MalformedError("more items than one message may have");
@@ -121,7 +121,7 @@ export class ItemScanner {
     if (info < 20 || info === 24) this.refusal ??= "unknown simple value";
   }
 
-  /** Every item and every byte of a string is at least one byte: refuse what cannot come before waiting for it. */
+  /** Every item and every byte of a string takes at least one byte: refuses what cannot fit, instead of waiting for it. */
   #fits(at: number, count: number, end: number): number {
     if (count > this.#max - end) throw malformed(at, "longer than it may be");
     return count;
@@ -140,9 +140,9 @@ function malformed(at: number, why: string): MalformedError {
   return new MalformedError(`malformed CBOR at byte ${at}: ${why}`);
 }
 
-/** Where the item that starts here ends; only for bytes that were scanned and not refused. */
+/** The end of the item at `start`; only for bytes that were scanned and not refused. */
 export function itemEnd(bytes: Uint8Array, start: number): number {
-  // short strings and numbers, which most items are
+  // fast path for short strings and small numbers, which most items are
   const only = bytes[start]!;
   if (only < 0x78 && (only & 31) < 24) return start + 1 + (only < 0x40 ? 0 : only & 31);
   let at = start;
@@ -181,12 +181,12 @@ function endlessEnd(bytes: Uint8Array, start: number): number {
   return at + 1;
 }
 
-/** As `itemEnd`, for bytes that were scanned and refused: they may be nested deeper than a stack can be. */
+/** As `itemEnd`, for bytes that were scanned and refused: they may be nested too deep for recursion. */
 export function refusedItemEnd(bytes: Uint8Array, start: number): number {
   return new ItemScanner(start, bytes.length).scan(bytes, bytes.length);
 }
 
-/** The scan of a whole item: throws what is malformed, answers what is not allowed. */
+/** Scans a whole item. Throws if it is malformed, and returns what is not allowed. */
 export function scanWhole(bytes: Uint8Array): { end: number; refusal: string | null } {
   const scanner = new ItemScanner(0, bytes.length);
   const end = scanner.scan(bytes, bytes.length);
@@ -194,16 +194,16 @@ export function scanWhole(bytes: Uint8Array): { end: number; refusal: string | n
   return { end, refusal: scanner.refusal };
 }
 
-/** Bytes that are scanned before others get a turn: about a millisecond. */
+/** Bytes that are scanned in one turn of the event loop: about a millisecond. */
 const scannedAtOnce = 256 * 1024;
 
 /**
- * Items of one request, data included. Whatever reads from a request goes through its items once more, so this bounds how
- * long that keeps the others waiting.
+ * The maximum number of items in one request, data included. Every reader of a request goes through its items again, so this
+ * bounds how long it blocks other requests.
  */
 const maxItems = 8_000_000;
 
-/** As `scanWhole`, of a request that may be long: the event loop turns meanwhile. */
+/** As `scanWhole`, for a request that may be long: yields to the event loop between pieces. */
 export async function scanRequest(bytes: Uint8Array): Promise<{ refusal: string | null }> {
   const scanner = new ItemScanner(0, bytes.length, maxItems);
   for (let available = scannedAtOnce; ; available += scannedAtOnce) {
@@ -213,7 +213,7 @@ export async function scanRequest(bytes: Uint8Array): Promise<{ refusal: string 
   }
 }
 
-/** For readers of scanned bytes: what they find there is not what was asked for. */
+/** The error of readers that find an unexpected value in scanned bytes. */
 export function badArgument(what: string): CoordinateError {
   return new CoordinateError("bad_argument", what);
 }

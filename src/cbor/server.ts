@@ -1,10 +1,10 @@
 /**
- * Listening for the old protocol. It has no names and no passwords: whoever can connect may do everything. So it
- * listens on this machine alone, unless it is told that the network is trusted or clients show a certificate. Newer clients can
- * show a token; where one is wanted, the old ones are refused.
+ * The server of the old protocol, which has no user names and no passwords: every client that can connect may do everything. So
+ * it listens only on this machine, unless the network is declared to be trusted or clients must show a certificate. Newer clients
+ * can send a token; if one is required, old clients are refused.
  *
- * Connections are never closed gracefully. A Python client whose daemon says goodbye in order waits ten seconds at
- * full speed and then fails; one whose connection is reset connects anew and sends its request again.
+ * Connections are always reset, never closed gracefully. After a graceful close a Python client waits ten seconds at full speed
+ * and then fails; after a reset it reconnects and sends its request again.
  */
 import { chmodSync, rmSync } from "node:fs";
 import { BlockList, createServer, isIP, type Server, type Socket } from "node:net";
@@ -27,54 +27,57 @@ import { badArgument, type MalformedError } from "./scan.ts";
 export const defaultPort = 5932;
 
 export interface CborRpcLimits extends Partial<ConnectionLimits>, ConnectionCaps {
-  /** One unit's data; 16 MiB. */
+  /** The data of one unit; 16 MiB by default. */
   maxDataBytes?: number;
-  /** Units of one call of a verb, as the engine has it; longer lists are added in pieces. 100,000. */
+  /** Units of one call of a verb, the limit of the engine; longer lists are added in pieces. 100,000 by default. */
   maxItems?: number;
-  /** Of messages that are coming in, all connections together; 128 MiB. */
+  /** Memory for incomplete messages, all connections together; 128 MiB by default. */
   maxUnfinishedBytes?: number;
 }
 
 export interface CborRpcOptions {
-  /** A host and port, or the path of a socket; 127.0.0.1:5932 when absent. Port 0 is any that is free. */
+  /** A host and port, or the path of a socket; 127.0.0.1:5932 when absent. Port 0 picks a free one. */
   at?: { host?: string; port?: number } | { path: string };
   /**
-   * Of Node's tls.createServer. With `ca` and `requestCert` clients must show a certificate, and the listener may
-   * be reached from elsewhere.
+   * The options of Node's tls.createServer. With `ca` and `requestCert` clients must show a certificate, and the listener may
+   * serve other machines.
    */
   tls?: TlsOptions;
-  /** Listens for other machines although anybody there may do everything. */
+  /** Serves other machines although every client may do everything. */
   insecure?: boolean;
   /** Addresses that may connect, as `10.0.0.5` or `10.0.0.0/8`; any when empty. Others are reset at once. */
   allow?: readonly string[];
   limits?: CborRpcLimits;
-  /** What other servers of this process share. */
+  /** The queue of large requests, shared with other servers of this process. */
   large?: LargeRequests;
-  /** Whether a worker whose lease another one took may still finish the unit; `strict`: it may not. */
+  /** Whether a worker may still finish a unit after another worker took its lease; `strict` (the default) refuses it. */
   legacyFencing?: LegacyFencing;
-  /** What `get_config` tells; without it the method says that there is none. */
+  /** The answer of `get_config`; without it the method refuses. */
   config?: Readonly<Record<string, unknown>>;
   clock?: Clock;
-  /** The namespace of the Python methods; the empty one. */
+  /** The namespace of the Python methods; the empty one by default. */
   namespace?: string;
-  /** Serves the verbs of Coordinate too, in every namespace: what `connectCbor` needs. True. */
+  /** Also serves the verbs of Coordinate, in every namespace, as `connectCbor` needs. True by default. */
   verbs?: boolean;
-  /** What `archive` does, besides answering. */
+  /** Called by the method `archive`. */
   archive?: () => Promise<unknown>;
   tokens?: RpcTokens;
-  /** What a connection from this address asks, with this token, for somebody who watches it. */
+  /** Wraps the coordinate of a connection, to watch its calls; gets the address of the client and the id of its token. */
   watch?: (coordinate: Coordinate, address: string, tokenId: string | null) => Coordinate;
-  /** How long requests that were taken may go on when it is closed; 5 s. */
+  /** How long accepted requests may take when the listener is closed; 5 s by default. */
   graceMs?: number;
   onBug?: (error: unknown, method: string) => void;
   onMalformed?: (error: MalformedError) => void;
 }
 
-/** Tokens of callers; without it anybody may do everything. */
+/** Checks the tokens of callers; without it every caller may do everything. */
 export interface RpcTokens {
   /** Whether calls without a token are refused now. */
   wanted(): boolean;
-  /** `coordinate` as far as this token goes, and the token's id, which is no secret. Throws `bad_argument` for a token that is not known. */
+  /**
+   * Returns `coordinate`, limited to the rights of the token, and the token's id, which is no secret. Throws `bad_argument` for
+   * an unknown token.
+   */
   admit(coordinate: Coordinate, token: string, address: string): { coordinate: Coordinate; id: string };
 }
 
@@ -83,9 +86,9 @@ export interface CborRpcListener {
   address: string;
   /** 0 for the path of a socket. */
   port: number;
-  /** How many connections there are. */
+  /** The number of open connections. */
   readonly connections: number;
-  /** Takes no more requests, answers those that were taken, resets all connections. Idempotent. */
+  /** Accepts no more requests, answers the accepted ones, and resets all connections. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -120,7 +123,7 @@ export async function listenCborRpc(
   };
   const large = options.large ?? new LargeRequests();
   const budget = { used: 0, max: limits.maxUnfinishedBytes };
-  /** By the raw socket: below TLS, it is that one which can be reset. */
+  /** By raw socket: with TLS, only the raw socket below it can be reset. */
   const open = new Map<Socket, Connection | null>();
 
   const serve = (socket: Socket, raw: Socket): void => {
@@ -176,7 +179,7 @@ export async function listenCborRpc(
     const ended = new Promise<void>((resolve) => server.close(() => resolve()));
     const answered = Promise.all([...open.values()].map(async (connection) => connection?.stop()));
     await Promise.race([answered, clockless(options.graceMs ?? 5000)]);
-    // answers that were written are on their way; what the peer has not taken by now it asks for again
+    // lets written answers go out; a client that has not read its answer by then sends the request again
     await new Promise((resolve) => setImmediate(resolve));
     for (const raw of open.keys()) reset(raw);
     await ended;
@@ -194,7 +197,7 @@ export async function listenCborRpc(
 function makeServer(tls: TlsOptions | undefined, serve: (socket: Socket, raw: Socket) => void): Server {
   if (tls === undefined) return createServer({ allowHalfOpen: false }, (socket) => serve(socket, socket));
   const server = createTlsServer({ minVersion: "TLSv1.2", ...tls });
-  // Node does not say which raw connection a secure one came over; both have the same peer
+  // Node does not tell which raw socket a TLS socket uses; both have the same peer
   const raws = new Map<string, Socket>();
   const keyOf = (socket: Socket): string => `${socket.remoteAddress ?? ""} ${socket.remotePort ?? 0}`;
   server.on("connection", (raw: Socket) => {
@@ -203,12 +206,12 @@ function makeServer(tls: TlsOptions | undefined, serve: (socket: Socket, raw: So
     raw.on("close", () => raws.delete(key));
   });
   server.on("secureConnection", (socket) => serve(socket, raws.get(keyOf(socket)) ?? socket));
-  // a client without a certificate, or none at all that speaks TLS
+  // a client without a certificate, or one that does not speak TLS
   server.on("tlsClientError", (_error, socket) => socket.destroy());
   return server;
 }
 
-/** A socket in the file system has no address: the file's mode says who may open it. */
+/** Unix sockets have no address and are always allowed: the mode of the file decides who may open it. */
 function allowList(entries: readonly string[]): (socket: Socket) => boolean {
   if (entries.length === 0) return () => true;
   const list = new BlockList();
@@ -233,7 +236,7 @@ function reset(raw: Socket): void {
   try {
     raw.resetAndDestroy();
   } catch {
-    // a socket in the file system cannot be reset
+    // a Unix socket cannot be reset
     raw.destroy();
   }
 }
@@ -276,7 +279,7 @@ function describe(server: Server, at: NonNullable<CborRpcOptions["at"]>): { addr
   return { address: `${host.includes(":") ? `[${host}]` : host}:${address.port}`, port: address.port };
 }
 
-/** Real time, also where tests move the clock by hand: a close must not wait for a clock that stands still. */
+/** Waits in real time, even if tests move the clock by hand: a close must not wait for a clock that stands still. */
 function clockless(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms).unref());
 }

@@ -1,9 +1,9 @@
 /**
- * The verbs of Coordinate beside the Python methods: `coordinate.requestAttempts` and so on, with the arguments of the
- * verb as parameters. Values are what they are; objects are maps with text keys; names that are not UTF-8 are byte
+ * The verbs of Coordinate, served beside the Python methods: `coordinate.requestAttempts` and so on, with the arguments of the
+ * verb as parameters. Plain values have their CBOR types; objects are maps with text keys; names that are not UTF-8 are byte
  * strings; a member called `data` is a data dictionary, as text when it is JSON and as bytes when it is CBOR.
  *
- * What comes in is decoded here; that it fits the verb is checked by the table of verbs, and what it means by the engine.
+ * Values are decoded here. The table of verbs checks that they fit the verb, and the engine what they mean.
  */
 import { cborData, CoordinateError, jsonData, type Data, type DataLimits } from "../core/index.ts";
 import type { Item } from "./item.ts";
@@ -13,27 +13,30 @@ import type { Writer } from "./write.ts";
 export const verbPrefix = "coordinate.";
 /** Ends the wait of an earlier request of the same connection: its only parameter is that request's id. */
 export const cancelMethod = "coordinate.cancel";
-/** Shows a token: the first call of a connection, where the server wants one. */
+/** Sends a token: the first call of a connection if the server requires one. */
 export const authenticateMethod = "coordinate.authenticate";
 
-/** Objects and lists inside one another; no argument of a verb is deeper than six. */
+/** The maximum depth of nested objects and lists; no argument of a verb is deeper than six. */
 const deepest = 16;
 
-/** Values of one request; a batch of 10,000 units has a tenth of these. */
+/** The maximum number of values in one request; a batch of 10,000 units has a tenth of these. */
 const maxValues = 1_000_000;
 
-/** How values are read: what came from a client has limits, what came from the server is believed. */
+/** How values are read: values from a client are limited and checked, values from the server are trusted. */
 export class Reading {
   readonly limits: DataLimits;
   readonly checked: boolean;
-  /** Items of one list. */
+  /** The maximum number of items in one list. */
   readonly maxItems: number;
-  /** The argument, or the member of it, that is being read: errors name it. */
+  /** The argument, or its member, that is being read: errors name it. */
   field = "list";
-  /** A JavaScript value costs many times the byte that it may come in: a short request must not become a long list. */
+  /**
+   * How many more values may be read. In memory a value costs many times the byte that it may take on the wire: a short request
+   * must not become a huge list.
+   */
   #left: number;
 
-  /** `maxItems` null: believed. */
+  /** `maxItems` is null for trusted values. */
   constructor(limits: DataLimits, maxItems: number | null) {
     this.limits = limits;
     this.checked = maxItems !== null;
@@ -47,7 +50,7 @@ export class Reading {
   }
 }
 
-/** A value as JavaScript has it. */
+/** Decodes an item into a JavaScript value. */
 export function readValue(item: Item, reading: Reading, depthLeft = deepest): unknown {
   const { kind } = item;
   // an empty list is about as large as four numbers
@@ -112,7 +115,7 @@ function readData(item: Item, limits: DataLimits): Data | null {
     : jsonData(item.text("data"), limits);
 }
 
-/** Writes a value; members of undefined value are left out. */
+/** Writes a value; undefined members are left out. */
 export function writeValue(to: Writer, value: unknown): void {
   switch (typeof value) {
     case "string":

@@ -1,7 +1,7 @@
 /**
- * Writes messages. The client this wire is for fails on a whole message for one unknown tag or one text that is not
- * UTF-8, so this writes exactly what it understands: tags 24, 37, 128 (and 2 and 3 within data that came in so), and
- * text only where it is valid; other names go as bytes.
+ * Writes messages. The old client rejects a whole message because of one unknown tag or one text that is not UTF-8. So this
+ * writes only what that client understands: tags 24, 37, 128 (and 2 and 3 within data that arrived with them), and text only if
+ * it is valid; other names are written as bytes.
  */
 import { Buffer } from "node:buffer";
 import { CoordinateError, nameToBytes } from "../core/index.ts";
@@ -23,7 +23,7 @@ export class Writer {
     this.#bytes = Buffer.allocUnsafe(size);
   }
 
-  /** The message, wrapped: one buffer, because a client must not wait between two parts of it. */
+  /** The wrapped message, in one buffer: a client must not have to wait between two parts of it. */
   frame(): Buffer {
     const end = this.#end;
     const length = end - wrapping;
@@ -50,7 +50,7 @@ export class Writer {
     return this.#byte(value ? 0xf5 : 0xf4);
   }
 
-  /** An integer where it is one, else a float of 64 bits. */
+  /** An integer if possible, else a 64-bit float. */
   number(value: number): this {
     if (!Number.isSafeInteger(value) || Object.is(value, -0)) return this.float(value);
     return value < 0 ? this.head(major.negative, -1 - value) : this.head(major.unsigned, value);
@@ -73,7 +73,7 @@ export class Writer {
     return loneSurrogate.test(name) ? this.bytes(nameToBytes(name)) : this.text(name);
   }
 
-  /** Text as it is: Buffer writes what UTF-8 cannot say as U+FFFD. */
+  /** Text. Buffer writes what UTF-8 cannot represent as U+FFFD. */
   text(text: string): this {
     return this.#string(major.text, text);
   }

@@ -1,7 +1,7 @@
 /**
- * Actions: the functions that jobs run. One record for each distinct function, by the hash of what it says; jobs hold only
- * the key. A record names an export of a module (the worker loads it from its own files), or holds the source of a
- * function that needs nothing else.
+ * Actions: the functions that jobs run. Each distinct function is one record, keyed by the hash of its content; jobs
+ * hold only the key. A record names an export of a module (the worker loads it from its own files), or holds the source
+ * of a self-contained function.
  */
 import { hash, sign, verify, type KeyLike } from "node:crypto";
 import { CoordinateError, decodeData, encodeData, type ActionRow, type Data } from "../core/index.ts";
@@ -38,7 +38,7 @@ export function actionData({ kind, module, methodname, code, version }: ActionCo
   return encodeData({ kind, module, methodname, code, ...(version !== "" && { version }) });
 }
 
-/** Throws `bad_data` for a record that is not an action, or not the one that its key names. */
+/** Throws `bad_data` for a record that is not an action, or whose content does not match its key. */
 export function readAction({ key, data, createdTime }: ActionRow): Action {
   const { kind, module, methodname, code, version = "" } = decodeData(data);
   if (kind !== "module" && kind !== "inline") throw new CoordinateError("bad_data", `of action ${key}: kind`);
@@ -54,16 +54,16 @@ export function readAction({ key, data, createdTime }: ActionRow): Action {
   return action;
 }
 
-/** To be called before the function is loaded: what a key names never changes, or is not run. */
+/** Must be called before a function is loaded: an action whose content does not match its key must not run. */
 export function verifyAction(action: Action): void {
   if (actionKey(action) !== action.key)
     throw new CoordinateError("bad_data", `of action ${action.key}: its content is not what its key says`);
 }
 
-/** Whether a record of the actions is one of a job's; others may keep records of their own there. */
+/** Whether a key is that of a job's action. Other programs may store other records among the actions. */
 export const isActionKey = (key: string): boolean => /^[0-9a-f]{64}$/.test(key);
 
-/** An Ed25519 signature of the key: whoever has signed vouches for the code, not for the arguments of one job. */
+/** An Ed25519 signature of the key. It vouches for the code, not for the arguments of a job. */
 export const signAction = (key: string, privateKey: KeyLike): string =>
   sign(null, Buffer.from(key, "utf8"), privateKey).toString("base64");
 

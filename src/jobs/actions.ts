@@ -1,9 +1,9 @@
-/** The actions of a namespace as one process knows them: written once, read once. */
+/** A per-process cache of the actions of a namespace. It avoids writing or reading the same action repeatedly. */
 import { CoordinateError, type Coordinate } from "../core/index.ts";
 import { actionData, actionKey, readAction, type Action, type ActionContent } from "./action.ts";
 
 const maxKept = 1000;
-/** Somebody may delete actions: what was written this long ago is written again. */
+/** Another process may delete actions, so an action is written again when its last write is older than this. */
 const freshMs = 60_000;
 
 export class Actions {
@@ -17,7 +17,7 @@ export class Actions {
     this.#ns = ns;
   }
 
-  /** Sees that they are stored; answers their keys, in order. */
+  /** Makes sure that the actions are stored. Returns their keys, in order. */
   async put(contents: readonly ActionContent[], now: number): Promise<string[]> {
     const keys = contents.map(actionKey);
     const missing = new Map<string, ActionContent>();
@@ -35,7 +35,7 @@ export class Actions {
     return keys;
   }
 
-  /** Throws `bad_argument` when there is none, `bad_data` when it is not what its key says. */
+  /** Throws `bad_argument` for an unknown key, and `bad_data` when the content does not match the key. */
   async get(key: string): Promise<Action> {
     const known = this.#read.get(key);
     if (known !== undefined) return known;

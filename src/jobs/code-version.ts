@@ -1,4 +1,4 @@
-/** The version of a module's code: the sha256 of its file. What the file imports is not part of it. */
+/** The version of a module's code: the sha256 of its file. Imported files are not included. */
 import { createHash } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import path from "node:path";
@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 
 const known = new Map<string, { stamp: string; version: string }>();
 
-/** Read again when the file has changed. Empty when it cannot be read. */
+/** Cached until the file changes. Returns "" when the file cannot be read. */
 export function versionOfFile(file: string): string {
   try {
     const { mtimeMs, size, ino } = statSync(file);
@@ -17,11 +17,14 @@ export function versionOfFile(file: string): string {
     known.set(file, { stamp, version });
     return version;
   } catch {
-    return ""; // not here: only the workers have it
+    return ""; // the file may exist only on the workers' machines
   }
 }
 
-/** Of a module as a job names it. Relative paths and packages count from the roots of the workers, which the one who schedules does not know. */
+/**
+ * The version of a module as a job names it. Returns "" for relative paths and packages: they are resolved against the roots of
+ * the workers, which the scheduling process does not know.
+ */
 export function versionOfModule(module: string): string {
   if (module.startsWith("file:")) return versionOfFile(fileURLToPath(module));
   return path.isAbsolute(module) ? versionOfFile(module) : "";

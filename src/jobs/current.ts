@@ -1,17 +1,17 @@
-/** What a running function may know of its job: `currentJob()` inside of it, at any depth of calls. */
+/** Lets a running function read its job: `currentJob()` works inside the function, at any depth of calls. */
 import { AsyncLocalStorage } from "node:async_hooks";
 
 export interface CurrentJob {
   readonly id: string;
   readonly name: string;
   readonly category: string;
-  /** 1 when it is run for the first time. */
+  /** The number of the try, from 1. */
   readonly attempt: number;
-  /** Those that it waited for, with what they returned. */
+  /** The jobs that this job waited for, with their results. */
   readonly dependencies: readonly FinishedDependency[];
-  /** Aborted when the job was cancelled or its worker stops; soon after that the process is ended. */
+  /** Aborted when the job was cancelled or its worker stops. The process is killed soon after. */
   readonly signal: AbortSignal;
-  /** Tells how far it is; kept with the job while it runs. JSON. */
+  /** Reports a progress value, which is kept with the job while it runs. JSON. */
   progress(value: unknown): void;
 }
 
@@ -22,7 +22,7 @@ export interface FinishedDependency {
   readonly result: unknown;
 }
 
-// one for the process, also where several copies of this package are loaded in it
+// one per process, even when several copies of this package are loaded
 const key = Symbol.for("coordinate.jobs.current");
 const holder = globalThis as { [key]?: AsyncLocalStorage<CurrentJob> | undefined };
 export const currentStorage: AsyncLocalStorage<CurrentJob> = (holder[key] ??= new AsyncLocalStorage());

@@ -1,6 +1,6 @@
 /**
- * The data loop: takes what workers report, and tells it in the stream of events once it is stored, in the order in which it was reported.
- * Many may be on their way to the store at once.
+ * The data loop publishes the reports of workers as events, after they are stored and in the order in which they were reported.
+ * Many reports may be on their way to the store at once.
  */
 import type { EventCategory, EventLog } from "./events.ts";
 
@@ -8,15 +8,15 @@ type EventData = Readonly<Record<string, unknown>>;
 
 interface Report {
   readonly category: EventCategory;
-  /** Of the job or the worker. */
+  /** The id of the job or the worker. */
   readonly id: string;
-  /** What the event tells, null when there is nothing to tell; undefined until it is stored. */
+  /** The data of the event; null for no event; undefined until the report is stored. */
   data: EventData | null | undefined;
 }
 
 export class DataLoop {
   readonly #events: EventLog;
-  /** Those that are not stored yet, and what was reported after them. */
+  /** Reports that are not stored yet, and all reports after them. */
   readonly #waiting: Report[] = [];
   readonly #drained: (() => void)[] = [];
 
@@ -24,7 +24,7 @@ export class DataLoop {
     this.#events = events;
   }
 
-  /** Something that is being stored: `stored` answers what is told of it then, or null. Resolves and rejects as that does. */
+  /** Adds a report that is being stored. `stored` resolves to the data of the event, or to null for no event. Settles as `stored` does. */
   async push(category: EventCategory, id: string, stored: Promise<EventData | null>): Promise<void> {
     const report: Report = { category, id, data: undefined };
     this.#waiting.push(report);
@@ -38,13 +38,13 @@ export class DataLoop {
     }
   }
 
-  /** For what need not be stored. */
+  /** Adds an event that needs no storing. */
   tell(category: EventCategory, id: string, data: EventData): void {
     if (this.#waiting.length === 0) this.#events.append(category, id, data);
     else this.#waiting.push({ category, id, data });
   }
 
-  /** Resolves when all that was reported has been told. */
+  /** Resolves when all reports have been published. */
   async drained(): Promise<void> {
     while (this.#waiting.length > 0) await new Promise<void>((resolve) => this.#drained.push(resolve));
   }

@@ -1,7 +1,7 @@
-/** What waiting for a job may throw, besides the errors of the coordinator. */
+/** The errors that waiting for a job may throw, besides those of the coordinator. */
 import type { Job } from "./job.ts";
 
-/** The job ended in ERROR. `job` is its record, `cause` of the message its own error. */
+/** The job ended in ERROR. `job` is its record; the message contains the message of the job's error. */
 export class JobFailedError extends Error {
   override readonly name = "JobFailedError";
   readonly job: Job;
@@ -12,10 +12,10 @@ export class JobFailedError extends Error {
   }
 }
 
-/** Nobody failed; it took longer than the caller would wait. */
+/** No job failed: the wait took longer than the caller allowed. */
 export class WaitTimeoutError extends Error {
   override readonly name = "WaitTimeoutError";
-  /** Those that have not ended: job ids, or the name of the queue. */
+  /** What has not ended: job ids, or the name of the queue. */
   readonly waitedFor: readonly string[];
 
   constructor(waitedFor: readonly string[], timeoutMs: number, what: string) {

@@ -1,17 +1,17 @@
 /**
- * What happens in a pool, in order: the queue of data changes. Workers report to the pool, the pool stores what they
- * report, and says so here. The last ones are kept, so that a reader may come late or fall behind a little.
+ * The events of a pool, in order. Workers report to the pool; the pool stores each report and then publishes it here. The latest
+ * events are kept, so that a reader may start late or fall behind a little.
  */
 import { CoordinateError } from "../core/index.ts";
 
-/** J: a job changed. W: a worker did. E: an error that belongs to no job. */
+/** J: a job changed. W: a worker changed. E: an error that belongs to no job. */
 export type EventCategory = "J" | "W" | "E";
 
 export interface JobEvent {
-  /** 1 for the first, then one more each. */
+  /** 1 for the first event, then ascending by one. */
   readonly seq: number;
   readonly category: EventCategory;
-  /** Of the job or the worker. */
+  /** The id of the job or the worker. */
   readonly id: string;
   readonly data: Readonly<Record<string, unknown>>;
   readonly at: number;
@@ -30,7 +30,7 @@ export class EventLog {
     this.#now = now;
   }
 
-  /** The number of the last one. */
+  /** The number of the last event. */
   get seq(): number {
     return this.#seq;
   }
@@ -38,20 +38,20 @@ export class EventLog {
   append(category: EventCategory, id: string, data: Readonly<Record<string, unknown>>): void {
     if (this.#ended) return;
     this.#events.push({ seq: ++this.#seq, category, id, data, at: this.#now() });
-    // in slices: to shift an array of thousands for every event is not free
+    // in slices: shifting an array of thousands for every event is expensive
     if (this.#events.length > 2 * kept) this.#events.splice(0, this.#events.length - kept);
     this.#wake();
   }
 
-  /** No more will come: readers come to an end when they have read all. */
+  /** Ends the log: readers finish after the last event. */
   end(): void {
     this.#ended = true;
     this.#wake();
   }
 
   /**
-   * Those after `since`, 0 for all that are kept, and then each as it comes, until the pool has stopped. Throws `gone` when the next one is not
-   * kept any more: the reader was too slow, or asked for too old ones.
+   * Yields the kept events after `since` (0 for all), then each new event, until the pool has stopped. Throws `gone` when the
+   * next event is no longer kept: the reader was too slow, or `since` is too old.
    */
   async *read(since = 0): AsyncGenerator<JobEvent, void, undefined> {
     let next = since === 0 ? (this.#events[0]?.seq ?? this.#seq + 1) : since + 1;

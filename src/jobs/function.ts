@@ -1,27 +1,25 @@
-/** What a job can be told to run: an export of a module, or a function as it is written. */
+/** The functions that a job can run: an export of a module, or an inline function. */
 import { CoordinateError } from "../core/index.ts";
 import type { ActionContent } from "./action.ts";
 import { versionOfModule } from "./code-version.ts";
 import { inlineFunction } from "./self-contained.ts";
 
 /**
- * An export of a module that the worker can load: a file by its path or URL, relative paths counting from the roots of
- * the worker; or a package. The types of the function come along, where they are known.
+ * An export of a module that the worker can load: a file by its path or URL (relative paths are resolved against the roots of the
+ * worker), or a package. Carries the types of the function, where they are known.
  */
 export interface ModuleFunction<Args extends readonly unknown[] = readonly unknown[], Result = unknown> {
   readonly module: string;
   /** "default" when absent. */
   readonly export?: string;
-  /** Never there: carries the types. */
+  /** Never set: only carries the types. */
   readonly signature?: (...args: Args) => Result;
 }
 
-/** Any of them. */
+/** Any function that a job can run. */
 export type AnyJobFunction = Pick<ModuleFunction, "module" | "export"> | ((...args: never[]) => unknown);
 
-/**
- * Names a function of the module that calls this: `reference(import.meta.url, resize)`. It must be exported by its own name.
- */
+/** A reference to a function of the calling module: `reference(import.meta.url, resize)`. The module must export it under its own name. */
 export function reference<Args extends readonly unknown[], Result>(
   module: string | URL,
   fn: (...args: Args) => Result,
@@ -34,7 +32,10 @@ export function reference<Args extends readonly unknown[], Result>(
   return { module: String(module), export: fn.name };
 }
 
-/** Throws `bad_argument`; what an inline function must be like, see `inlineFunction`. */
+/**
+ * Throws `bad_argument`, or `not_supported` where inline functions are not allowed. For the rules of inline
+ * functions see `inlineFunction`.
+ */
 export function contentOf(fn: unknown, inlineAllowed: boolean): ActionContent {
   if (typeof fn === "function") {
     if (!inlineAllowed)

@@ -1,4 +1,4 @@
-/** A job as the one who scheduled it holds it. */
+/** The handle of a scheduled job. */
 import { CoordinateError } from "../core/index.ts";
 import { JobFailedError } from "./errors.ts";
 import type { Job } from "./job.ts";
@@ -11,11 +11,11 @@ export interface WaitOptions {
 }
 
 export interface WaitAllOptions extends WaitOptions {
-  /** Whether the first failure ends the wait for the others; true. */
+  /** Whether the first failure ends the wait for the others; true by default. */
   failFast?: boolean;
 }
 
-/** What a handle needs of the jobs that it belongs to. */
+/** The methods of `Jobs` that a handle uses. */
 export interface JobKeeper {
   settle(handles: readonly { id: string; workSpec: string }[], options: WaitOptions): Promise<Job[]>;
   cancel(id: string, reason: string): Promise<boolean>;
@@ -26,7 +26,7 @@ export interface JobKeeper {
 export class JobHandle<Result = unknown> {
   readonly id: string;
   readonly name: string;
-  /** The work spec that it waits in. */
+  /** The work spec of the job. */
   readonly workSpec: string;
   readonly #keeper: JobKeeper;
 
@@ -37,14 +37,17 @@ export class JobHandle<Result = unknown> {
     this.workSpec = job.workSpec;
   }
 
-  /** The result. Throws a `JobFailedError` when the job failed, a `WaitTimeoutError` when the time is up, `gone` when it was deleted. */
+  /**
+   * Waits for the result. Throws a `JobFailedError` when the job failed, a `WaitTimeoutError` after the timeout, `gone` when
+   * it was deleted.
+   */
   async wait(options: WaitOptions = {}): Promise<Result> {
     const job = await this.settled(options);
     if (job.state === "ERROR") throw new JobFailedError(job);
     return job.result as Result;
   }
 
-  /** The job's record once it has ended, well or not. Throws as `wait` does, but not for a failed job. */
+  /** Waits until the job has ended, in OK or ERROR, and returns its record. Throws as `wait` does, but not for a failed job. */
   async settled(options: WaitOptions = {}): Promise<Job> {
     const [job] = await this.#keeper.settle([this], options);
     if (job === undefined) throw new CoordinateError("gone", this.id);
@@ -56,14 +59,14 @@ export class JobHandle<Result = unknown> {
     return this.wait();
   }
 
-  /** The record as it stands now. */
+  /** Reads the current record. */
   async load(): Promise<Job> {
     return this.#keeper.load(this.id);
   }
 
   /**
-   * Ends the job in ERROR, HALTED; false when it had ended already. A function that runs is told by its signal and then
-   * ended: at once where its pool is in this process, else when its lease is next renewed.
+   * Ends the job in the state ERROR with the category HALTED; returns false when it had already ended. A running function is
+   * notified by its signal and then killed: at once if its pool is in this process, else when its lease is next renewed.
    */
   async cancel(reason = "the job was cancelled"): Promise<boolean> {
     return this.#keeper.cancel(this.id, reason);

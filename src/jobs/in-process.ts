@@ -1,6 +1,6 @@
 /**
- * Runs functions in this very process: for tests, for debugging, and where a process is too much. A function that is out of
- * time is given up, but cannot be ended; one that never lets go of the processor holds up everything.
+ * Runs functions in the current process: for tests, for debugging, and where a child process is too expensive. A function that
+ * times out is abandoned, but it cannot be killed. A function that never yields the processor blocks the whole process.
  */
 import { setTimeout as timer } from "node:timers/promises";
 import { invoke, type RunRequest } from "./child/invoke.ts";
@@ -8,7 +8,7 @@ import { Loader } from "./child/load.ts";
 import type { JobOutcome } from "./job.ts";
 import { endedBy, haltText, timeoutText, type RunOptions, type Runner } from "./runner.ts";
 
-/** The longest that a timer can be set to. */
+/** The longest delay of a Node timer. */
 const longestTimer = 2 ** 31 - 1;
 
 export class InProcessRunner implements Runner {
@@ -62,6 +62,6 @@ export class InProcessRunner implements Runner {
   }
 
   async close(): Promise<void> {
-    // nothing is held
+    // nothing to release
   }
 }

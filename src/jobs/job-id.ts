@@ -1,8 +1,8 @@
 /**
- * Ids of jobs: UUIDs of version 7, which begin with the time. They sort in the order in which they were made, and the
- * coordinator hands out units of equal priority in the order of their names: first in, first out.
+ * Ids of jobs: UUIDs of version 7, which begin with the time. They sort in the order in which they were made, and the coordinator
+ * hands out units of equal priority in the order of their names: first in, first out.
  *
- * Within a process the order is exact. Of jobs that several machines schedule at the same moment, their clocks decide.
+ * Within a process the order is exact. For jobs that several machines schedule at the same moment, it depends on their clocks.
  */
 import { randomBytes } from "node:crypto";
 
@@ -12,14 +12,14 @@ const form = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{1
 
 export const isJobId = (text: string): boolean => form.test(text);
 
-/** The smallest id of that millisecond: all that were made before it sort before it. */
+/** The smallest id of a millisecond: all ids that were made earlier sort before it. */
 export const firstIdAt = (time: number): string => layOut(Math.max(0, Math.floor(time)), 0, Buffer.alloc(8));
 
 export class JobIds {
   readonly #now: () => number;
   #time = 0;
   #count = 0;
-  /** Drawn for many ids at once. */
+  /** Random bytes, generated for many ids at once. */
   #random = Buffer.alloc(0);
 
   constructor(now: () => number) {
@@ -29,7 +29,7 @@ export class JobIds {
   next(): string {
     const now = Math.floor(this.#now());
     if (now > this.#time) [this.#time, this.#count] = [now, 0];
-    // 4,096 in one millisecond: the next one is borrowed
+    // after 4,096 ids in one millisecond, use the next millisecond
     else if (++this.#count > 0xfff) [this.#time, this.#count] = [this.#time + 1, 0];
     if (this.#random.length === 0) this.#random = randomBytes(8 * drawn);
     const random = this.#random.subarray(0, 8);

@@ -1,11 +1,11 @@
 /**
- * A worker of jobs: takes jobs from the queue, has the function of one at a time run, and stores what came of it.
+ * A job worker: claims jobs from the queue, runs one function at a time, and stores the outcomes.
  *
- * The life of a job here: claimed -> its data is read -> was it lost before? -> its action is read -> its function runs, under a
- * lease that is renewed all the while -> OK or ERROR, in one write with the messages of its return queues.
+ * The steps of a job: claim -> read its data -> give it back if it was cancelled -> read its action -> run its function while the
+ * lease is renewed -> store OK or ERROR, in one write with the messages of its return queues.
  *
- * Claiming, leases, heartbeats and stopping are the worker framework's; a function never runs in this process unless the
- * runner is the one that does so.
+ * The worker framework does the claims, leases, heartbeats and stops. Functions run in this process only with the
+ * `InProcessRunner`.
  */
 import type { KeyLike } from "node:crypto";
 import { CoordinateError, encodeData, isCoordinateError, type ErrorCode } from "../core/index.ts";
@@ -30,35 +30,36 @@ export interface JobWorkerSetting {
   readonly pool: string | null;
   readonly nr: number;
   readonly type: WorkerType;
-  /** For jobs without a time-out of their own; Infinity is unlimited. */
+  /** The time limit of jobs without their own timeout; Infinity is unlimited. */
   readonly timeoutMs: number;
   /** Also takes inline functions. */
   readonly inline: boolean;
-  /** Inline functions must be signed by one of these; empty: they need not. */
+  /** Inline functions must be signed by one of these keys; an empty list also allows unsigned ones. */
   readonly trustedKeys: readonly KeyLike[];
   readonly leaseMs: number;
   readonly heartbeatMs: number;
-  /** One job, one run of it, and it ends. */
+  /** Takes one job, runs it once, and stops. */
   readonly onetime: boolean;
   readonly log: Logger;
-  /** What happens, in words, for who wants to look on. */
+  /** Prints what happens, for people. */
   readonly show: (text: string) => void;
   readonly dataLoop: DataLoop;
   readonly now: () => number;
-  /** It has taken a job, or given some back: another worker may be wanted. */
+  /** Called when the worker took a job, or gave jobs back: the pool may need another worker. */
   readonly onBusy: () => void;
 }
 
 /**
- * Short functions are claimed together and their outcomes stored together: to write one by itself takes longer than to run it. Claims grow while all
- * of one is settled within a few milliseconds. Larger ones are not faster, and more would be lost with the process of the pool.
+ * Short jobs are claimed together and their outcomes are stored together: writing a single outcome takes longer than running the
+ * function. Claims grow while all jobs of a claim are settled within a few milliseconds. Larger claims are not faster, and more
+ * jobs would be lost with the process of the pool.
  */
 const maxAttempts = 16;
-/** A job that has not begun so long after its claim, because the one before it runs long, is given back for other workers. */
+/** A job that has not begun this long after its claim, because the job before it runs long, is given back for other workers. */
 const holdMs = 80;
-/** An outcome waits this long at most for others to be stored with, and not at all when nothing else is ready to run. */
+/** An outcome waits at most this long to be stored together with others, and not at all when no other job is ready to run. */
 const gatherMs = 10;
-/** Ids of jobs that were halted and do not run here: one of them may be next. */
+/** How many ids of halted jobs are kept that do not run here: one of these jobs may be claimed and come next. */
 const maxHalted = 100;
 
 interface Running {
@@ -73,12 +74,12 @@ export class JobWorker {
   readonly #worker: Worker;
   readonly #told: WorkerTold;
   readonly #stopping = new AbortController();
-  /** Resolves when it works; rejects when it cannot. */
+  /** Resolves when the worker has started; rejects when it cannot start. */
   readonly started: Promise<void>;
   #begun: () => void = () => undefined;
   #refused: (error: unknown) => void = () => undefined;
   #isRegistered = false;
-  /** By the name of the unit, in the order in which they were given to the runner. */
+  /** Jobs by the name of their unit, in the order in which they were given to the runner. */
   readonly #running = new Map<string, Running>();
   readonly #halted = new Set<string>();
   #idleSince: number;
@@ -94,7 +95,7 @@ export class JobWorker {
       this.#begun = resolve;
       this.#refused = reject;
     });
-    // nobody need wait for it
+    // callers need not await `started`: its rejection must not count as unhandled
     this.started.catch(() => undefined);
     this.#told = {
       kind: "jobs worker",
@@ -142,14 +143,14 @@ export class JobWorker {
       this.#begun();
     });
     this.#worker.on("released", () => setting.onBusy());
-    // a renew that was refused: another worker has the job now, or it is gone
+    // a renewal was refused: another worker has the job now, or it was deleted
     this.#worker.on("refused", ({ action, unit }) => {
       if (action === "renew")
         this.#running.get(unit)?.stop.abort(new JobTaken("the job was cancelled or taken away"));
     });
   }
 
-  /** Runs a job, or has one that it has not yet ended. */
+  /** Whether the worker runs a job, or has one that has not ended yet. */
   get isBusy(): boolean {
     return this.#tasks > 0;
   }
@@ -163,7 +164,7 @@ export class JobWorker {
     return this.#setting.runner.pid;
   }
 
-  /** How long it has had nothing to do; one that has not begun yet is on its way to work. */
+  /** How long the worker has been idle; 0 while it is busy or still starting. */
   idleMs(now: number): number {
     return this.isBusy || !this.#isRegistered ? 0 : now - this.#idleSince;
   }
@@ -172,7 +173,7 @@ export class JobWorker {
     return this.#stopping.signal.aborted;
   }
 
-  /** Resolves when it has stopped: asked to, or after its one time. Rejects when the coordinator refuses it. */
+  /** Resolves when the worker has stopped, on request or after its only job (`onetime`). Rejects when the coordinator refuses it. */
   async run(): Promise<void> {
     const { runner, dataLoop } = this.#setting;
     try {
@@ -186,23 +187,23 @@ export class JobWorker {
       await runner.close();
       if (this.#isRegistered) await this.#sayHalted();
       dataLoop.tell("W", this.name, { state: "HALTED", pid: 0, current_job: "" });
-      // one that was stopped before it began has nothing more to wait for
+      // a worker that was stopped before it began never starts: end the wait for it
       this.#begun();
     }
   }
 
-  /** Takes no more jobs; resolves when the one that runs has ended and the worker has stopped. */
+  /** Claims no more jobs; resolves when the running job has ended and the worker has stopped. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#worker.stop();
   }
 
-  /** The job that runs is ended: HALTED, or tried again where it may be. */
+  /** Ends the running job: it becomes HALTED, or is retried if it may be. */
   halt(reason: string): void {
     for (const { stop } of this.#running.values()) stop.abort(new Error(reason));
   }
 
-  /** The same for one job; false when it is another that runs here. If it is one that was claimed and has not begun, it will not. */
+  /** Ends one job as `halt` does; returns false when it does not run here. If it was claimed and has not begun, it will not begin. */
   haltJob(id: string, reason: string): boolean {
     const running = this.#running.get(id);
     if (running !== undefined) {
@@ -215,7 +216,7 @@ export class JobWorker {
     return false;
   }
 
-  /** Something happened to the process that belongs to no job. Before the first one is ready, there is no worker then. */
+  /** Reports a crash of the child process. Before the first child is ready, a crash means that the worker cannot start. */
   crashed(text: string): void {
     this.#told.error = text;
     this.#setting.dataLoop.tell("E", this.name, { message: text });
@@ -223,7 +224,7 @@ export class JobWorker {
     this.#refused(new CoordinateError("unavailable", text));
   }
 
-  /** That it has stopped by itself, and was not lost: what is not active any more could be either. */
+  /** Records that the worker stopped in order: without this, an inactive worker could also have been lost. */
   async #sayHalted(): Promise<void> {
     const { namespace, log } = this.#setting;
     const data = encodeData({ ...this.#told, pid: 0 });
@@ -233,12 +234,12 @@ export class JobWorker {
       ]);
       await namespace.verbs.updateWorkers(namespace.name, [{ name: this.name, active: false }]);
     } catch (error) {
-      // the coordinator may be gone, which is no reason not to stop
+      // stop even if the coordinator cannot be reached
       log.warn({ worker: this.name, err: error }, "could not say that the worker has stopped");
     }
   }
 
-  /** Tells the coordinator at once what it would hear with the next heartbeat: another process runs the functions now. */
+  /** Sends the new process id to the coordinator at once instead of with the next heartbeat: a new process runs the functions now. */
   checkIn(): void {
     if (!this.#isRegistered || this.isStopping) return;
     const { namespace, log } = this.#setting;
@@ -255,7 +256,7 @@ export class JobWorker {
     if (this.#tasks++ === 0) onBusy();
     try {
       await this.#runJob(attempt, context);
-      // what was claimed must be runnable at once: nothing is claimed while there is no process to run it
+      // a claimed job must be able to run at once: claim nothing while there is no process to run it
       if (!runner.isReady) await runner.ready(this.#stopping.signal);
       if (this.#setting.onetime) void this.stop();
     } finally {
@@ -280,7 +281,7 @@ export class JobWorker {
     }
     if (this.#halted.delete(id)) {
       show(`${this.name}: ${id} was cancelled before it began`);
-      // it is not this worker's any more, unless its cancel was undone
+      // the cancel took the job from this worker, so the release is refused, unless the cancel was undone
       await attempt.release().catch(onlyRefusals);
       return;
     }
@@ -291,11 +292,11 @@ export class JobWorker {
     if (context.signal.aborted) onSignal();
     try {
       const outcome = await this.#outcome(attempt, job, context, stop.signal);
-      // nothing is looked at where nothing was told: each signal of a context is made when it is read
+      // check `stop` first: a context creates each of its signals when it is first read
       if (stop.signal.aborted && context.expired.aborted) return;
       if (outcome === null) await attempt.release();
       else {
-        // requested at once, and stored while the next job is claimed: both are one write
+        // requested now, and stored in one write with the claim of the next job
         const stored = this.#settle(attempt, job, outcome);
         const told = dataLoop.push("J", id, stored);
         if (onetime) await told;
@@ -308,7 +309,7 @@ export class JobWorker {
     }
   }
 
-  /** Null when it was not begun, and others should. */
+  /** Null when the job was not begun and must be given back for other workers. */
   async #outcome(
     attempt: Attempt,
     job: JobData,
@@ -321,7 +322,7 @@ export class JobWorker {
       request = await this.#request(attempt, job);
     } catch (error) {
       if (!isCoordinateError(error)) throw error;
-      // the store cannot be asked now: that is no fault of the job
+      // the store cannot be reached: this is not an error of the job
       if (cannotAnswer.has(error.code)) {
         log.warn({ job: attempt.workUnitName, err: error }, "a job could not be read, and is given back");
         return null;
@@ -349,7 +350,7 @@ export class JobWorker {
     const { actions, inline, trustedKeys, queue } = this.#setting;
     const action = await actions.get(job.action);
     const isInline = action.kind === "inline";
-    // who could put a unit into the other work spec must not thereby have its code run
+    // a caller that may only add units to the other work spec must not get inline code to run
     if (isInline && (!inline || attempt.workSpecName !== queue.inlineWorkSpec))
       throw new CoordinateError(
         "bad_argument",
@@ -372,7 +373,10 @@ export class JobWorker {
     };
   }
 
-  /** Which try this is. Attempts that were given back before they began do not count: their leases were cut short. */
+  /**
+   * The number of this try. Attempts that were given back before they began do not count: they are recognized by
+   * their shortened leases.
+   */
   async #tryOf({ number, workSpecName, workUnitName }: Attempt): Promise<number> {
     if (number === 1) return 1;
     const { namespace, leaseMs } = this.#setting;
@@ -395,7 +399,7 @@ export class JobWorker {
     });
   }
 
-  /** Stores the outcome; answers what is told of it. Null when nobody wanted it any more. */
+  /** Stores the outcome and returns the data of its event; null when the coordinator refused the outcome. */
   async #settle(
     attempt: Attempt,
     job: JobData,
@@ -408,13 +412,13 @@ export class JobWorker {
       if (outcome.state === "OK") await this.#finish(attempt, job, outcome);
       else {
         const data = outcomeData(job, outcome);
-        // the unit knows how often it may be tried
+        // the retry policy of the unit decides whether it is tried again
         const changed =
           onetime || job.retries === 0 ? await attempt.fail(data) : await attempt.error(undefined, { data });
         again = changed.retry !== undefined;
       }
     } catch (error) {
-      // cancelled, replaced or deleted while it ran: its outcome is of no interest to anybody
+      // the job was cancelled, replaced or deleted while it ran: its outcome is dropped
       if (!isCoordinateError(error)) throw error;
       log.info({ job: id, err: error }, "the outcome of a job was not taken");
       show(`${this.name}: ${id} was taken away: ${error.message}`);
@@ -428,7 +432,7 @@ export class JobWorker {
     return { state: again ? "NEW" : outcome.state, name, worker: this.name, ...told };
   }
 
-  /** A result that is too large to be stored is an error of the job, and said where people look. */
+  /** A result that cannot be stored, because it is too large, fails the job with this reason as its error. */
   async #finish(attempt: Attempt, job: JobData, outcome: JobOutcome): Promise<void> {
     try {
       await attempt.finish(outcomeData(job, outcome));
@@ -440,7 +444,7 @@ export class JobWorker {
   }
 }
 
-/** Errors of the system, and not of what was asked. */
+/** Errors of the system, not of the request. */
 const cannotAnswer: ReadonlySet<string> = new Set<ErrorCode>([
   "unavailable",
   "unknown_outcome",

@@ -1,6 +1,5 @@
 /**
- * A job is a work unit that runs an action: the record that people read, made of the unit, its active attempt and what
- * both carry as data.
+ * A job is a work unit that runs an action. Its public record is built from the unit, the active attempt and the data of both.
  *
  *   unit        available, delayed, blocked   pending   finished   failed
  *   job.state   NEW                           RUNNING   OK         ERROR
@@ -23,25 +22,25 @@ export type JobState = (typeof jobStates)[number];
 
 /**
  * Why a job is in ERROR.
- *   ERROR    the function threw, could not be loaded, or gave what is not JSON; or a dependency failed
- *   TIMEOUT  it ran longer than it may
+ *   ERROR    the function threw, could not be loaded, or returned a value that is not JSON; or a dependency failed
+ *   TIMEOUT  it ran longer than its time limit
  *   CRASH    its process or its worker died
  *   HALTED   it was cancelled, or its worker was stopped while it ran
  */
 export type ErrorCategory = "NA" | "TIMEOUT" | "CRASH" | "HALTED" | "ERROR";
 
-/** What went wrong, for programs; `traceback` is the same for people. */
+/** The error of a job, for programs; `traceback` is the same as text for people. */
 export interface JobError {
   message: string;
   /** The stack as text. */
   traceback: string;
-  /** The innermost frames first; empty when nothing was thrown. */
+  /** The innermost frame first; absent when there is no stack. */
   frames?: readonly JobErrorFrame[];
-  /** The class of what was thrown. */
+  /** The name of the thrown error, or the type of another thrown value. */
   type?: string;
-  /** What was going on: to load the function, to run it, or to store its result. */
+  /** The step that failed: loading the function, running it, or converting its result to JSON. */
   phase?: "load" | "execute" | "serialise";
-  /** The id of the job whose failure failed this one. */
+  /** The id of the dependency whose failure failed this job. */
   dependency_failure?: string;
 }
 
@@ -61,10 +60,10 @@ export interface Job {
   /** When it ended, in OK or ERROR; 0 before. */
   time_stop: number;
   state: JobState;
-  /** Where a NEW job stands. */
+  /** The status of the unit: tells why a NEW job waits. */
   substate: WorkUnitStatus;
   error_cat: ErrorCategory;
-  /** Seconds that it may run; 0: its worker's limit holds. */
+  /** The time limit in seconds; 0 applies the worker's limit. */
   timeout: number;
   /** The key of its action. */
   action_id: string;
@@ -77,18 +76,18 @@ export interface Job {
   return_queues: readonly string[];
   dependencies: readonly string[];
   createdAt: number;
-  /** How many attempts were made: one each time it was begun, and each time that a worker claimed it and gave it back. */
+  /** The number of attempts: one for each run, and one for each time that a worker claimed the job and gave it back. */
   attempts: number;
   retries: number;
   /** The worker that runs or ran it; "" before. */
   worker: string;
-  /** What the function last told of its progress, if anything. */
+  /** The last progress value of the function; null if there is none. */
   progress: unknown;
-  /** The sha256 of the module's file that ran: that of the worker, which may differ from the action's. "" before, and for inline functions. */
+  /** The sha256 of the module file that the worker ran, which may differ from the action's version. "" before, and for inline functions. */
   code_version: string;
 }
 
-/** What a unit carries: written once when the job is scheduled, and with the outcome again by who ends it. */
+/** The data of a job's unit: written when the job is scheduled, and again together with the outcome when it ends. */
 export interface JobData {
   job: string;
   category: string;
@@ -106,11 +105,11 @@ export type JobOutcome = (
   | { state: "OK"; result: unknown }
   | { state: "ERROR"; category: Exclude<ErrorCategory, "NA">; error: JobError }
 ) & {
-  /** The version of the code that ran, where it did. */
+  /** The version of the code that ran; absent or empty when none ran. */
   codeVersion?: string;
 };
 
-/** Only what is not the default: most jobs have an action and arguments, and there are many. */
+/** Leaves out default values: there are many jobs, and most of them have only an action and arguments. */
 export function jobData(job: JobData): Data {
   return encodeData(slim(job));
 }
@@ -130,7 +129,7 @@ function slim(job: JobData): Record<string, unknown> {
   };
 }
 
-/** The data of an attempt that ended so. `traceback` is where all tools look for what went wrong. */
+/** The data of an attempt with this outcome. All tools read the error text from `traceback`. */
 export function outcomeData(job: JobData, outcome: JobOutcome): Data {
   const { codeVersion = "" } = outcome;
   const ran = { ...slim(job), ...(codeVersion !== "" && { code_version: codeVersion }) };
@@ -141,7 +140,7 @@ export function outcomeData(job: JobData, outcome: JobOutcome): Data {
 
 export const progressData = (job: JobData, progress: unknown): object => ({ ...slim(job), progress });
 
-/** Throws `bad_data` for a unit that is not a job: anybody may add units to a work spec. */
+/** Throws `bad_data` for a unit that is not a job: any client may add units to a work spec. */
 export function readJobData(data: DataObject): JobData {
   const { job, action } = data;
   if (typeof action !== "string" || action === "")
@@ -178,7 +177,7 @@ export function statusesOf(wanted: readonly JobState[]): WorkUnitStatus[] {
 
 export const isFinal = (status: WorkUnitStatus): boolean => status === "finished" || status === "failed";
 
-/** The record of a unit. Never fails: what is no job is shown as far as it can be. */
+/** The record of a unit. Never fails: a unit that is not a job gets default values for the missing fields. */
 export function jobOf(row: WorkUnitRow): Job {
   const data = row.data === null ? {} : decodeData(row.data);
   const { activeAttempt } = row;
@@ -194,9 +193,9 @@ export function jobOf(row: WorkUnitRow): Job {
   };
 }
 
-/** What a return queue was told of the end of a job. */
+/** The outcome of a job in a return queue. */
 export interface Outcome {
-  /** Rises; unique among all outcomes of a store. */
+  /** Ascending; unique among all outcomes of a store. */
   seq: number;
   queue: string;
   id: string;
@@ -253,7 +252,7 @@ function described(id: string, status: WorkUnitStatus, data: DataObject): Descri
 
 function categoryOf({ error_cat: category, tries }: DataObject): ErrorCategory {
   if (category === "TIMEOUT" || category === "CRASH" || category === "HALTED") return category;
-  // tried as often as it may be, and its last worker did not say how it ended
+  // the tries are used up, and the last worker did not report an outcome
   return category === undefined && tries !== undefined ? "CRASH" : "ERROR";
 }
 
@@ -274,7 +273,7 @@ function errorOf({
   };
 }
 
-/** When a job was scheduled, by its id alone; where the id is not one of ours, 0. */
+/** When a job was scheduled, according to its id; 0 for an id of another form. */
 export const scheduledTime = (id: string): number => timeOfId(id) || 0;
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");

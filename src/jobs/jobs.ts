@@ -1,6 +1,6 @@
 /**
- * Jobs: schedule a function, wait for its result. A layer on any Coordinate: a job is a work unit, a run of it an attempt,
- * and all that shows units and attempts shows jobs.
+ * Jobs: schedule a function and wait for its result. A layer on top of any Coordinate: a job is a work unit and each run of it is
+ * an attempt, so every tool that shows units and attempts shows jobs.
  */
 import type { KeyLike } from "node:crypto";
 import {
@@ -48,15 +48,15 @@ import { settle, type Waited } from "./waiting.ts";
 import { JobWorkers } from "./workers.ts";
 
 export interface JobsOptions {
-  /** The default one when absent. */
+  /** The default namespace when absent. */
   namespace?: string;
-  /** The work spec that jobs wait in; "jobs". Several queues of a namespace have nothing to do with each other. */
+  /** The work spec of the jobs; "jobs" by default. The queues of a namespace are independent of each other. */
   queue?: string;
-  /** Whether functions may be scheduled as they are written. The namespace and the workers must allow it too. */
+  /** Whether inline functions may be scheduled. The namespace and the workers must allow them too. */
   inline?: boolean;
   /** How long the records of jobs that ended are kept, in milliseconds; for ever when absent. Set on the queue's work specs. */
   retention?: JobRetention;
-  /** Signs inline functions, for workers that run only what is signed: an Ed25519 private key. */
+  /** An Ed25519 private key that signs inline functions, for workers that run only signed ones. */
   signingKey?: KeyLike;
   clock?: Clock;
 }
@@ -64,7 +64,7 @@ export interface JobsOptions {
 /** A job by its id or its handle. */
 export type JobRef = string | { readonly id: string };
 
-/** Opens the jobs of a namespace, over whatever implements the verbs. */
+/** Opens the jobs of a namespace, on any implementation of the verbs. */
 export function openJobs(coordinate: Coordinate | CoordinateHandle, options: JobsOptions = {}): Jobs {
   return new Jobs("verbs" in coordinate ? coordinate.verbs : coordinate, options);
 }
@@ -102,8 +102,8 @@ export class Jobs implements JobKeeper {
   // ---- scheduling
 
   /**
-   * Stores a job and answers its handle; the function runs when a worker takes it. Throws `bad_argument` for what can be known
-   * to be wrong, `name_exists`, `bad_dependency`, `dependency_cycle`; nothing is stored then.
+   * Stores a job and returns its handle; the function runs when a worker claims the job. Throws `bad_argument` for an invalid
+   * option, `name_exists`, `bad_dependency` or `dependency_cycle`; no job is stored then.
    */
   async schedule<Args extends readonly unknown[], Result>(
     fn: ModuleFunction<Args, Result> | ((...args: Args) => Result),
@@ -115,8 +115,8 @@ export class Jobs implements JobKeeper {
   }
 
   /**
-   * Many at once, all or none; functions of modules and functions as they are written not together. A dependency may be the
-   * name of another job of the same call.
+   * Schedules many jobs, all or none. One call takes either functions of modules or inline functions, not both. A dependency may
+   * be the name of another job of the same call.
    */
   async scheduleAll(items: readonly ScheduleItem[]): Promise<JobHandle[]> {
     const read = items.map((item) => readItem(item, this.#inline));
@@ -137,7 +137,7 @@ export class Jobs implements JobKeeper {
     );
   }
 
-  /** Jobs that belong together: what is scheduled through it can be waited for together. */
+  /** A group of jobs: all jobs that are scheduled through it can be awaited together. */
   batch(): JobBatch {
     return new JobBatch(this);
   }
@@ -174,7 +174,7 @@ export class Jobs implements JobKeeper {
       workSpec,
     );
     const units = fresh.map(({ item, id }, i) => this.#unit(item, id, keys[i] ?? "", dependencies[i] ?? []));
-    // what is replaced makes room only when all else is known to be right, and its running attempt is gone with it
+    // replaced jobs are deleted last, after the new ones are stored; their running attempts are deleted with them
     const replaced = fresh.flatMap(({ item: { name } }) =>
       name === null ? [] : [taken.get(name)?.id ?? ""],
     );
@@ -210,7 +210,7 @@ export class Jobs implements JobKeeper {
         signature: isSigned ? signAction(action, this.#signingKey) : "",
       }),
       labels: labelsOf(item, action),
-      // without retries, the limit of the queue's work spec holds: once
+      // without retries, the limit of the queue's work spec applies: one attempt
       ...(retries > 0 && {
         retry: { attempts: retries + 1, backoff: { kind: "fixed", delayMs: retryDelay * 1000 } },
       }),
@@ -221,7 +221,7 @@ export class Jobs implements JobKeeper {
     };
   }
 
-  /** The work spec may have been deleted since, by a reset: it is made again. */
+  /** Adds units. If a reset has deleted the work spec meanwhile, it is created again. */
   async #addUnits(workSpec: string, units: readonly WorkUnitInput[]): Promise<void> {
     try {
       await (units.length > maxGathered
@@ -235,7 +235,7 @@ export class Jobs implements JobKeeper {
     }
   }
 
-  /** What is scheduled at the same moment is added in one call. Callers whose jobs ended together schedule the next ones together. */
+  /** Adds jobs that are scheduled at the same moment in one call. Callers whose jobs ended together schedule the next ones together. */
   #gather(workSpec: string, units: readonly WorkUnitInput[]): Promise<AddedWorkUnit[]> {
     return new Promise((resolve, reject) => {
       const caller = { items: units, resolve, reject };
@@ -253,7 +253,7 @@ export class Jobs implements JobKeeper {
     });
   }
 
-  /** What each waits for, as units. Throws `bad_dependency` for a job that there is not. */
+  /** Resolves the dependencies of each item to units. Throws `bad_dependency` for an unknown job. */
   async #resolve(
     items: readonly ReadItem[],
     own: ReadonlyMap<string, string>,
@@ -293,19 +293,22 @@ export class Jobs implements JobKeeper {
       );
   }
 
-  /** Allows inline functions in this namespace, or forbids them; then those that wait are deleted. */
+  /** Allows or forbids inline functions in this queue. Forbidding them deletes their work spec with all its jobs. */
   async allowInline(allow = true): Promise<void> {
     await this.#queue.allowInline(allow);
   }
 
   // ---- waiting
 
-  /** The records of jobs that have ended, in the order asked for. Throws a `WaitTimeoutError` naming those that have not. */
+  /**
+   * Waits until all jobs have ended and returns their records, in the order of `jobs`. Throws a `WaitTimeoutError` that names the
+   * jobs that have not ended in time.
+   */
   async settled(jobs: readonly JobRef[], options: WaitOptions = {}): Promise<Job[]> {
     return this.settle(await this.#places(jobs), options);
   }
 
-  /** As `settled`, and throws a `JobFailedError` as soon as one has failed; with `failFast: false` when all have ended. */
+  /** As `settled`, but throws a `JobFailedError` as soon as one job has failed; with `failFast: false`, after all have ended. */
   async wait(jobs: readonly JobRef[], { failFast = true, ...options }: WaitAllOptions = {}): Promise<Job[]> {
     const waited = await this.#places(jobs);
     const settled = await this.#settle(waited, options, failFast);
@@ -314,7 +317,7 @@ export class Jobs implements JobKeeper {
     return settled;
   }
 
-  /** The results, in the order asked for. Throws as `wait`. */
+  /** The results, in the order of `jobs`. Throws as `wait` does. */
   async results(jobs: readonly JobRef[], options: WaitAllOptions = {}): Promise<unknown[]> {
     return (await this.wait(jobs, options)).map(({ result }) => result);
   }
@@ -346,7 +349,7 @@ export class Jobs implements JobKeeper {
     });
   }
 
-  /** The queue that outcomes of jobs are put into. The same object for the same name. */
+  /** The return queue of this name. The same name always gets the same object. */
   returnQueue(name: string): ReturnQueue {
     const known = this.#returnQueues.get(name);
     if (known !== undefined) return known;
@@ -355,21 +358,24 @@ export class Jobs implements JobKeeper {
     return made;
   }
 
-  /** Takes all that is in these queues now, in the order in which the jobs ended. A job that named several of them comes once. */
+  /**
+   * Takes all outcomes that are in these queues now, in the order in which the jobs ended. A job that named several of the queues
+   * is returned once.
+   */
   async takeAll(queues: readonly string[]): Promise<Outcome[]> {
     const taken = await Promise.all([...new Set(queues)].map((queue) => this.returnQueue(queue).drain()));
     const byJob = new Map(taken.flat().map((outcome) => [`${outcome.id} ${outcome.at}`, outcome]));
     return [...byJob.values()].sort((a, b) => a.seq - b.seq);
   }
 
-  /** An id for a job that is scheduled later, as `id`. */
+  /** Makes an id to pass to a later `schedule` as `id`. */
   newId(): string {
     return this.#ids.next();
   }
 
   // ---- looking
 
-  /** By id, else by name. Throws `no_such_work_unit`. */
+  /** Reads a job by its id, else by its name. Throws `no_such_work_unit`. */
   async load(idOrName: string): Promise<Job> {
     const [found] = await this.#queue.find([idOrName]);
     if (found !== undefined && found !== null) return jobOf(found.row);
@@ -378,19 +384,19 @@ export class Jobs implements JobKeeper {
     return this.load(named.id);
   }
 
-  /** A handle of a job that is there, by id or name. Throws `no_such_work_unit`. */
+  /** A handle of an existing job, by id or name. Throws `no_such_work_unit`. */
   async get(idOrName: string): Promise<JobHandle> {
     const { id, name } = await this.load(idOrName);
     const [place] = await this.#places([id]);
     return new JobHandle(this, { id, name, workSpec: place?.workSpec ?? this.#queue.workSpec });
   }
 
-  /** In the order they were scheduled. */
+  /** Lists jobs in the order they were scheduled. */
   list(query: JobQuery = {}): AsyncGenerator<Job, void, undefined> {
     return listJobs(this.#verbs, this.namespace, this.#queue.workSpecs, query);
   }
 
-  /** Without reading the jobs where the state and one more condition, other than a time, are all there is. */
+  /** Counts jobs. Does so without reading them if the query has at most a state and one of `name`, `action` and `category`. */
   async count(query: JobQuery = {}): Promise<number> {
     if (!isCountable(query)) {
       let count = 0;
@@ -413,7 +419,7 @@ export class Jobs implements JobKeeper {
     return count;
   }
 
-  /** Throws `bad_argument` when there is none of this key. */
+  /** Throws `bad_argument` for an unknown key. */
   async action(key: string): Promise<Action> {
     return this.#actions.get(key);
   }
@@ -423,7 +429,7 @@ export class Jobs implements JobKeeper {
       if (isActionKey(row.key)) yield readAction(row);
   }
 
-  /** How many jobs wait to be taken. */
+  /** How many jobs wait for a worker. */
   async queueSize(): Promise<number> {
     const rows = await this.#verbs.tally(this.namespace);
     return rows
@@ -434,8 +440,8 @@ export class Jobs implements JobKeeper {
   // ---- changing
 
   /**
-   * Ends a job in ERROR, HALTED; false when it had ended already. Whoever runs it loses its lease, and with it the right to say
-   * how it ended.
+   * Ends a job in the state ERROR with the category HALTED; returns false when it had already ended. The worker that runs it
+   * loses its lease, and can no longer store an outcome.
    */
   async cancel(id: string, reason = "the job was cancelled"): Promise<boolean> {
     const [found] = await this.#queue.find([id]);
@@ -446,7 +452,7 @@ export class Jobs implements JobKeeper {
     return true;
   }
 
-  /** By an attempt of its own; false when the job had ended meanwhile. */
+  /** Ends the job through a new attempt; returns false when the job ended meanwhile. */
   async #end(
     { row, workSpec }: { row: WorkUnitRow; workSpec: string },
     outcome: JobOutcome,
@@ -466,7 +472,7 @@ export class Jobs implements JobKeeper {
     return true;
   }
 
-  /** It had ended between the look and the claim: what ended it holds. */
+  /** If the job ended between the read and the new attempt, stores that outcome again. */
   async #putBack(attempt: AttemptRow, before: AttemptRow): Promise<boolean> {
     if (before.status !== "finished" && before.status !== "failed") return false;
     const action = before.status === "finished" ? "finish" : "fail";
@@ -474,7 +480,7 @@ export class Jobs implements JobKeeper {
     return true;
   }
 
-  /** With their attempts; one that runs is not stopped, but its outcome is nobody's any more. Answers how many there were. */
+  /** Deletes jobs with their attempts and returns how many there were. A running function is not stopped, but its outcome is discarded. */
   async delete(ids: readonly string[]): Promise<number> {
     if (ids.length === 0) return 0;
     let count = 0;
@@ -488,9 +494,9 @@ export class Jobs implements JobKeeper {
     return count;
   }
 
-  /** Deletes all jobs, all actions and all return queues of the namespace. */
+  /** Deletes all jobs of the queue, and all actions and all return queues of the namespace. */
   async reset({ confirm }: { confirm: true }): Promise<void> {
-    // the type says it too, but this is not to happen by mistake
+    // also checked at run time: callers without types must not reset by mistake
     if ((confirm as unknown) !== true)
       throw new CoordinateError("bad_argument", "reset: say { confirm: true }");
     const inline = await this.#queue.allowsInline();
@@ -510,7 +516,7 @@ export class Jobs implements JobKeeper {
 
   // ---- running
 
-  /** Starts a pool of worker processes; resolves when the first of them is there. */
+  /** Starts a pool of worker processes; resolves when the first of them has started. */
   async startPool(options: PoolOptions = {}): Promise<JobPool> {
     await this.#ensure(false);
     const pool = new JobPool(new Namespace(this.#verbs, this.namespace), this.#queue, this.#clock, options);
@@ -525,17 +531,17 @@ export class Jobs implements JobKeeper {
     return pool;
   }
 
-  /** Runs one worker until it is stopped, or once; for a process of one's own, for tests, for debugging. */
+  /** Runs one worker until it is stopped, or for one job (`onetime`): for a dedicated process, for tests, for debugging. */
   async work(options: SingleOptions = {}): Promise<void> {
     await this.#ensure(false);
     await runSingle(new Namespace(this.#verbs, this.namespace), this.#queue, this.#clock, options);
   }
 }
 
-/** A call with more jobs than this is not added together with others. */
+/** Calls with more jobs than this are not combined with other calls. */
 const maxGathered = 100;
 
-/** Long enough to write that a job was cancelled. */
+/** The lease of an attempt that cancels a job: long enough to store the outcome. */
 const cancelMs = 10_000;
 
 const idOf = (job: JobRef): string => (typeof job === "string" ? job : job.id);
@@ -563,7 +569,7 @@ export class JobBatch {
     return handles;
   }
 
-  /** What was scheduled through it, in order. */
+  /** The ids of the scheduled jobs, in order. */
   get ids(): readonly string[] {
     return this.#handles.map(({ id }) => id);
   }

@@ -1,19 +1,19 @@
 /**
- * Arguments and results travel as JSON, and come out as they went in or are refused: what JSON.stringify would silently
- * change (NaN into null, a Map into {}) is an error that names the place.
+ * Arguments and results travel as JSON, unchanged or not at all. A value that JSON.stringify would silently change (NaN into
+ * null, a Map into {}) is an error that names the place.
  */
 
-/** A value that is not JSON, and where in it. */
+/** Thrown for a value that is not JSON; the message names the place. */
 export class NotJsonError extends Error {
   override readonly name = "NotJsonError";
 }
 
-/** Objects and arrays inside one another; the data of a unit may be 512 deep, and a job puts its own around it. */
+/** The maximum nesting of objects and arrays. The data of a unit may have 512 levels, some of which a job needs itself. */
 const deepest = 500;
 
 /**
- * The value as JSON has it: a copy without undefined members, `toJSON` called. `undefined` itself is null. Throws a
- * `NotJsonError` that begins with `what`.
+ * Copies a value as JSON represents it: without undefined members, with `toJSON` called, and null for `undefined`. Throws a
+ * `NotJsonError` whose message begins with `what`.
  */
 export function jsonValue(value: unknown, what: string): unknown {
   return value === undefined ? null : copy(value, what, new Set());

@@ -19,17 +19,17 @@ export interface JobQuery {
   errorCategory?: ErrorCategory;
   scheduledAfter?: number;
   scheduledBefore?: number;
-  /** Jobs that were begun in this time; what is read are those that were scheduled before its end. */
+  /** Jobs that began in this time. The listing reads all jobs that were scheduled before `startedBefore`. */
   startedAfter?: number;
   startedBefore?: number;
-  /** At most so many. */
+  /** The maximum number of jobs. */
   limit?: number;
-  /** Jobs that were scheduled after the one with this id: the next page. */
+  /** Jobs that were scheduled after the job with this id: the cursor of the next page. */
   previous?: string;
 }
 
 export function labelOf({ name, action, category }: JobQuery): string | undefined {
-  // the one that fewest jobs have
+  // the most selective label
   if (name !== undefined) return `name:${name}`;
   if (action !== undefined) return `action:${action}`;
   return category === undefined || category === "" ? undefined : `category:${category}`;
@@ -40,7 +40,7 @@ export function statusesFor({ state }: JobQuery): { statuses?: ReturnType<typeof
   return { statuses: statusesOf(typeof state === "string" ? [state] : state) };
 }
 
-/** Whether the counts of the store answer it, so that nothing need be read. */
+/** Whether the store's counts answer the query, so that no jobs need to be read. */
 export const isCountable = (query: JobQuery): boolean =>
   query.category !== "" &&
   [query.name, query.action, query.category].filter((one) => one !== undefined).length <= 1 &&
@@ -122,7 +122,7 @@ function matches(job: Job, query: JobQuery): boolean {
   );
 }
 
-/** Rows of several listings, each in the order of names, in the order of names. */
+/** Merges listings that are in name order into one listing in name order. */
 async function* merged(
   sources: readonly AsyncGenerator<WorkUnitRow, void, undefined>[],
 ): AsyncGenerator<WorkUnitRow, void, undefined> {

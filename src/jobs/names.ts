@@ -1,12 +1,12 @@
 /**
- * Names of jobs are unique in their queue. Units are named by ids, so a name is a label; who takes one holds a lock of that name
- * while it looks and adds.
+ * Job names are unique in their queue. Units are named by job ids, so a job name is stored as a label. A caller that takes a name
+ * holds a lock on it while it checks that the name is free and adds the job.
  */
 import { randomUUID } from "node:crypto";
 import { CoordinateError, isCoordinateError, type Clock, type Coordinate } from "../core/index.ts";
 import type { Queue } from "./queue.ts";
 
-/** Longer than any add takes; one who dies with the lock keeps others this long from the name. */
+/** The lifetime of a name lock: longer than any add takes. If the owner dies, the name stays locked for this long. */
 const lockMs = 10_000;
 const retryMs = 50;
 
@@ -58,7 +58,7 @@ export async function jobsNamed(
   return found;
 }
 
-/** Looks under way at once. */
+/** Lookups that run at the same time. */
 const together = 50;
 
 async function firstNamed(

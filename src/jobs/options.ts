@@ -1,4 +1,4 @@
-/** What a worker of jobs may be told, in a pool or by itself; all of it is checked before anything is started. */
+/** The options of a job worker, in a pool or single. All of them are checked before anything is started. */
 import type { KeyLike } from "node:crypto";
 import { statSync } from "node:fs";
 import { CoordinateError } from "../core/index.ts";
@@ -6,34 +6,37 @@ import { stderrLogger, type Logger } from "../worker/index.ts";
 import { defaultTimeoutMs } from "./worker-record.ts";
 
 export interface JobWorkerOptions {
-  /** How long a job may run that has no time-out of its own; 3,600,000. 0 is unlimited. */
+  /** The time limit of jobs without their own timeout; 3,600,000 by default. 0 is unlimited. */
   timeoutMs?: number;
-  /** Modules are loaded from below these folders; the working directory. */
+  /** Modules are loaded only from below these folders; the working directory by default. */
   roots?: readonly string[];
   /** Also takes inline functions, where the namespace allows them. */
   inline?: boolean;
-  /** Runs only inline functions that were signed for one of these Ed25519 public keys. */
+  /** If not empty, inline functions must be signed by one of these Ed25519 keys. */
   trustedKeys?: readonly KeyLike[];
-  /** A job whose worker was lost is available again after this long; 30 s. It is renewed while the job runs. */
+  /**
+   * The lease of a job; 30 s by default. The worker renews it while the job runs. The job of a lost worker is available
+   * again after this.
+   */
   leaseMs?: number;
-  /** Between check-ins, idle or busy; 5 s. A worker that missed four is taken for dead. */
+  /** The interval between check-ins, idle or busy; 5 s by default. A worker that missed four counts as dead. */
   heartbeatMs?: number;
-  /** Between asking a function to stop and ending its process; 2 s. */
+  /** The delay between asking a function to stop and killing its process; 2 s by default. */
   killGraceMs?: number;
-  /** A process that uses more memory than this, in bytes, is ended; not watched when absent. */
+  /** A process that uses more memory than this, in bytes, is killed; not watched when absent. */
   memoryLimit?: number;
-  /** The heap of processes that run inline functions, in MiB; 256. */
+  /** The maximum heap of processes that run inline functions, in MiB; 256 by default. */
   inlineHeapMb?: number;
-  /** Options of Node for processes that run modules; those of this process when absent. */
+  /** Node options of processes that run modules; those of this process when absent. */
   execArgv?: readonly string[];
   /** Added to the environment of processes that run modules. */
   env?: Readonly<Record<string, string>>;
-  /** Prints what is executed, what came of it, and what functions print. */
+  /** Prints each job that is executed, its outcome, and the output of functions. */
   showout?: boolean;
-  /** Where that is printed; standard output. */
+  /** Receives each printed line; writes to standard output when absent. */
   print?: (line: string) => void;
   log?: Logger;
-  /** The program of the processes; that of this package when absent. */
+  /** The program that the child processes run; that of this package when absent. */
   program?: string;
 }
 

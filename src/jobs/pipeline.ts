@@ -1,10 +1,12 @@
 /**
- * The jobs that were given to one child process. It runs them one after the other, in order; the next ones travel while the first runs.
+ * The jobs that were given to one child process. The child runs them one after the other, in order; the next ones travel while
+ * the first runs.
  *
- * The first has begun, as far as anybody here can know. That one of the others has not is certain, too: the child begins a job only when the outcome of the
- * one before it has left, and not after a time that is sent with the job, on the clock that all processes of the machine share. When that time is over, and all
- * that the child said until then has been read, what has not become the first will not begin, and is given up. So a function that runs long does not
- * keep those behind it from other workers.
+ * The first job counts as begun: this process cannot know more. For every other job it can make sure that the job has not begun.
+ * The child begins a job only after it has sent the outcome of the job before, and never after the job's deadline (`until`),
+ * which is measured on a clock that all processes of the machine share. Once the deadline has passed and all messages that the
+ * child sent before it have been read, a job that is still not the first will never begin, and is given up. So a function that
+ * runs long does not keep the jobs behind it from other workers.
  */
 import type { Child, Exit, Message, ProcessPool } from "../worker/index.ts";
 import type { RunRequest } from "./child/invoke.ts";
@@ -12,11 +14,11 @@ import { machineMs } from "./child/machine-time.ts";
 import type { JobOutcome } from "./job.ts";
 import { endedBy, haltText, timeoutText, type RunOptions } from "./runner.ts";
 
-/** What the child has not begun so long after it was given does not begin, unless told otherwise. */
+/** The default time after which the child does not begin a job that waits behind another. */
 const defaultBeginMs = 40;
-/** After that time. */
+/** The margin after that time before the job is given up. */
 const marginMs = 10;
-/** setTimeout takes no more, and fires at once above it. */
+/** The longest delay of setTimeout: a longer one fires at once. */
 const longestTimer = 2 ** 31 - 1;
 
 interface Entry {
@@ -32,16 +34,16 @@ export class Pipeline {
   readonly #pool: ProcessPool;
   readonly #graceMs: number;
   readonly #beginMs: number;
-  /** In the order in which they were given. */
+  /** In the order in which the jobs were given to the child. */
   readonly #entries: Entry[] = [];
   #child: Child | null = null;
-  /** Ends the wait for a child, while there is one. */
+  /** Aborts the wait for a child; null when nothing waits. */
   #waiting: AbortController | null = null;
   #nr = 0;
-  /** Of the first. */
+  /** The timeout of the first job. */
   #late: NodeJS.Timeout | undefined;
   #kill: NodeJS.Timeout | undefined;
-  /** The job because of which the child is being ended. */
+  /** The job that caused the child to be stopped. */
   #culprit: Entry | null = null;
   #giveUp: NodeJS.Timeout | undefined;
 
@@ -55,7 +57,7 @@ export class Pipeline {
     return this.#child;
   }
 
-  /** Null when it was not begun. Never rejects. */
+  /** Resolves to null when the job was not begun. Never rejects. */
   run(request: RunRequest, options: RunOptions): Promise<JobOutcome | null> {
     if (options.signal.aborted) return Promise.resolve(null);
     return new Promise((resolve) => {
@@ -103,7 +105,7 @@ export class Pipeline {
     child.send({ head, data: [] });
   }
 
-  /** It is its turn. */
+  /** Starts the timeout of a job that has become the first. */
   #first(entry: Entry): void {
     const { timeoutMs, signal, onBegun } = entry.options;
     if (timeoutMs <= longestTimer)
@@ -118,7 +120,7 @@ export class Pipeline {
       if (this.#entries.length === 0) this.#waiting?.abort();
       return;
     }
-    // one that has not begun is given back by the child, when it comes to it
+    // if the job has not begun, the child returns it without running it when its turn comes
     this.#child.send({ head: { kind: "signal", nr: entry.nr }, data: [] });
     if (entry === this.#entries[0]) this.#killAfterGrace(entry);
   }
@@ -135,7 +137,7 @@ export class Pipeline {
 
   #hear({ head }: Message): void {
     const entry = this.#entries.find(({ nr }) => nr === head.nr);
-    // of one that was given up, perhaps
+    // the message may be about a job that was given up
     if (entry === undefined) return;
     if (head.kind === "progress") entry.options.onProgress(head.value);
     else if (head.kind === "ended") this.#end(entry, readOutcome(head.outcome));
@@ -149,7 +151,7 @@ export class Pipeline {
     entry.resolve(outcome);
   }
 
-  /** The first has ended. */
+  /** Moves on after the first job has ended. */
   #next(child: Child): void {
     clearTimeout(this.#late);
     clearTimeout(this.#kill);
@@ -163,7 +165,7 @@ export class Pipeline {
     this.#pool.release(child);
   }
 
-  /** All that the child said until now is read before anything is given up. */
+  /** Gives up the jobs whose deadline has passed. `setImmediate` lets pending messages of the child be read first. */
   #overdue(): void {
     setImmediate(() => {
       this.#giveUp = undefined;
@@ -184,7 +186,7 @@ export class Pipeline {
     clearTimeout(this.#giveUp);
     this.#kill = this.#giveUp = undefined;
     for (const entry of [...this.#entries]) {
-      // the process may have been ended because of one that came to its end just then
+      // the process may have been stopped because of another job, which ended just before: then the first job is not to blame
       const isCause = entry === first && (culprit === null || culprit === entry);
       this.#end(entry, isCause ? outcomeOfExit(exit) : null);
     }
@@ -197,7 +199,7 @@ function outcomeOfExit({ cause, text, errorTail }: Exit): JobOutcome {
   return endedBy("CRASH", `the process of the job ${text}`, errorTail.trim());
 }
 
-/** Both ends are written here, but a function may write to the channel too. */
+/** Checks the outcome: the child's program is ours, but a function may write to the channel too. */
 function readOutcome(outcome: unknown): JobOutcome | null {
   if (outcome === null) return null;
   const isOutcome = typeof outcome === "object" && "state" in outcome;

@@ -1,6 +1,6 @@
 /**
- * A pool of worker processes: the main loop sees that there are as many as the work asks for, within its bounds; the data
- * loop stores what they report. Workers that others started are none of its business.
+ * A pool of worker processes. The main loop keeps as many workers as there is work for, within the bounds; the data loop
+ * publishes what they report. The pool ignores workers that it did not start.
  */
 import { hostname, availableParallelism } from "node:os";
 import { CoordinateError, type Clock } from "../core/index.ts";
@@ -25,20 +25,20 @@ import { wantedWorkers } from "./scale.ts";
 export interface PoolOptions extends JobWorkerOptions {
   /** Unique among running pools; made of the host, the process id and a count when absent. */
   name?: string;
-  /** Processes that are there also when there is nothing to do; 1. */
+  /** The minimum number of processes, kept even when idle; 1 by default. */
   workers_nr_min?: number;
-  /** Processes at most; as many as there are processors. */
+  /** The maximum number of processes; the number of processors by default. */
   workers_nr_max?: number;
-  /** A process that is more than enough is ended after it had nothing to do for so long; 10 s. */
+  /** A surplus process is stopped after it has been idle for this long; 10 s by default. */
   idleTimeoutMs?: number;
-  /** The main loop looks this often, and when a worker becomes busy; 1 s. */
+  /** The main loop checks the load this often, and whenever a worker becomes busy; 1 s by default. */
   tickMs?: number;
 }
 
 export interface StopOptions {
-  /** Lets the jobs that run come to their end; else they are ended. True when absent. */
+  /** Lets running jobs finish; otherwise they are ended. True by default. */
   graceful?: boolean;
-  /** How long to let them, at most; 60 s. */
+  /** How long running jobs may take to finish before they are ended; 60 s by default. */
   timeoutMs?: number;
 }
 
@@ -48,7 +48,7 @@ interface Member {
 }
 
 let pools = 0;
-/** Between two looks of the main loop, however much happens. */
+/** The minimum time between two checks of the main loop. */
 const minTickMs = 20;
 
 export class JobPool {
@@ -98,20 +98,19 @@ export class JobPool {
     this.stopped = new Promise((resolve) => (this.#ended = resolve));
   }
 
-  /** Its workers by number: the processes that it started and has not taken away. */
+  /** The workers by number: those that the pool started and that have not ended. */
   get workers(): ReadonlyMap<number, JobWorker> {
     return new Map([...this.#members].map(([nr, { worker }]) => [nr, worker]));
   }
 
-  /** The loops that it runs. */
   readonly loops = ["mainloop", "dataloop"] as const;
 
-  /** What happened after event number `since`, and then each thing as it happens, until the pool has stopped. */
+  /** Yields the events after number `since`, then each new event, until the pool has stopped. */
   events({ since = 0 }: { since?: number } = {}): AsyncGenerator<JobEvent, void, undefined> {
     return this.#events.read(since);
   }
 
-  /** Resolves when the first worker can work; rejects, and has stopped again, when none could be started. */
+  /** Resolves when the first worker has started. If it cannot start, the pool is stopped again and the error is thrown. */
   async start(): Promise<void> {
     await this.#checkIn(true);
     this.#loops = Promise.all([this.#mainLoop(), this.#heartbeat()]);
@@ -125,12 +124,12 @@ export class JobPool {
     }
   }
 
-  /** Ends the run of one job here; false when it does not run here. */
+  /** Ends a job that runs in this pool; returns false when it does not run here. */
   haltJob(id: string, reason: string): boolean {
     return [...this.#members.values()].some(({ worker }) => worker.haltJob(id, reason));
   }
 
-  /** Takes no more jobs and resolves when all its processes have ended. Called again with `graceful: false` it ends what still runs. */
+  /** Claims no more jobs and resolves when all processes have ended. A second call with `graceful: false` ends the jobs that still run. */
   async stop({ graceful = true, timeoutMs = 60_000 }: StopOptions = {}): Promise<void> {
     if (!graceful) this.#haltAll("the pool was stopped");
     this.#stop ??= this.#stopAll(graceful ? timeoutMs : 0);
@@ -155,7 +154,7 @@ export class JobPool {
     await all;
     await this.#loops;
     await this.#dataLoop.drained();
-    // the daemon may be gone, which is no reason not to stop
+    // stop even if the daemon cannot be reached
     await this.#checkIn(false).catch((error: unknown) => {
       this.#settings.log.warn({ pool: this.name, err: error }, "could not say that the pool has stopped");
     });
@@ -171,7 +170,7 @@ export class JobPool {
 
   async #mainLoop(): Promise<void> {
     const { signal } = this.#stopping;
-    // the first ones at once, whatever waits: nothing is asked for them
+    // start the minimum at once, without asking how many jobs wait
     while (this.#count() < this.workersMin) this.#add();
     while (!signal.aborted) {
       try {
@@ -189,12 +188,12 @@ export class JobPool {
   async #scale(): Promise<void> {
     const count = this.#count();
     const busy = [...this.#members.values()].filter(({ worker }) => worker.isBusy).length;
-    // with all that there may be, or with some that have nothing to do, what waits need not be known
+    // at the maximum, or with idle workers, the number of waiting jobs is not needed
     const idle = count - busy;
     const waiting = count < this.workersMax && idle === 0 ? await this.#waiting() : 0;
     if (this.#stopping.signal.aborted) return;
     const wanted = wantedWorkers({ busy, waiting, min: this.workersMin, max: this.workersMax });
-    // those that are being taken away are processes too, until they are gone
+    // stopping workers count toward the maximum until their processes have ended
     while (this.#count() < wanted && this.#members.size < this.workersMax) this.#add();
     if (this.#count() > wanted) this.#removeOne();
   }
@@ -217,7 +216,7 @@ export class JobPool {
     if (!this.#wake.signal.aborted) this.#wake.abort("there is something to look at");
   }
 
-  /** One at a time, the one that was last started first: those that stay have what they loaded. */
+  /** Stops one idle worker, the newest first: the older ones have already loaded their modules. */
   #removeOne(): void {
     const now = this.#clock.now();
     const idle = [...this.#members.values()].filter(({ worker }) => {
@@ -268,7 +267,7 @@ export class JobPool {
     this.#members.set(nr, { worker, ended });
   }
 
-  // ---- what others see of it
+  // ---- check-ins
 
   async #heartbeat(): Promise<void> {
     const { signal } = this.#stopping;

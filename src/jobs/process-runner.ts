@@ -1,6 +1,7 @@
 /**
- * Runs functions in a child process that is used again for the next job, and replaced when it died. Functions of modules
- * and inline functions have one each: the second has no environment, no files, no processes of its own, and little memory.
+ * Runs functions in a child process that is reused for the next job, and replaced when it dies. Functions of modules and inline
+ * functions have separate children: the child for inline functions has an empty environment, no file access beyond this package,
+ * no child processes, and little memory.
  */
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -22,24 +23,24 @@ export interface ProcessOptions {
   readonly env?: Readonly<Record<string, string>> | undefined;
   /** The child's program; that of this package when absent. */
   readonly program?: string | undefined;
-  /** Between asking a function to stop and ending its process. */
+  /** The delay between asking a function to stop and killing its process. */
   readonly graceMs: number;
-  /** A job that has not begun so long after it was given to a child, because those before it take long, is given up; 40 when absent. */
+  /** A job that the child has not begun after this time, because the jobs before it take long, is given up; 40 when absent. */
   readonly beginMs?: number | undefined;
   /** A child that uses more memory than this, in bytes, is killed. */
   readonly memoryLimit?: number | undefined;
   /** The heap of a child that runs inline functions, in MiB. */
   readonly inlineHeapMb: number;
   readonly onLine: (stream: "stdout" | "stderr", line: string) => void;
-  /** A child ended that was not meant to. */
+  /** Called when a child ends unexpectedly. */
   readonly onCrash: (text: string) => void;
-  /** The child is another one now. */
+  /** Called when a new child is ready. */
   readonly onStarted: (pid: number) => void;
 }
 
-/** More are not faster: the child and this process are busy with fewer. */
+/** More are not faster: fewer jobs already keep the child and this process busy. */
 const inARow = 16;
-/** A child that died sooner than this after its start counts as one that cannot live. */
+/** Children that die sooner than this after their start are replaced with a growing delay. */
 const shortLifeMs = 1000;
 const firstDelayMs = 500;
 const longestDelayMs = 30_000;
@@ -111,7 +112,7 @@ export class ProcessRunner implements Runner {
     return pool;
   }
 
-  /** The next one is started at once, so that it is there when it is needed; later each time when they die young. */
+  /** Starts the next child at once, so that it is ready when it is needed; with a growing delay when several in a row die early. */
   #replace(pool: ProcessPool, { ageMs }: Child): void {
     if (this.#closed.signal.aborted || pool !== this.#modules) return;
     this.#shortLives = ageMs < shortLifeMs ? this.#shortLives + 1 : 0;
@@ -133,13 +134,13 @@ export class ProcessRunner implements Runner {
   }
 
   /**
-   * Node's permissions are a seat belt and no wall: they keep a function from files, processes and threads, and not from the
-   * network. Code that is not trusted at all belongs into a container.
+   * Node's permissions are a safeguard, not a sandbox: they block access to files, processes and threads, but not to the network.
+   * Code that is not trusted at all belongs into a container.
    */
   #inlineProgram(): ChildProgram {
     const program = this.#program();
     const sources = program.endsWith(".ts");
-    // this package, and the one that core is built on, which npm may have put elsewhere
+    // this package, and croner, on which core depends: npm may have installed it elsewhere
     const readable = sources
       ? ["*"]
       : [path.join(path.dirname(program), "..", "..", "*"), path.join(folderOf("croner"), "*")];
@@ -153,14 +154,14 @@ export class ProcessRunner implements Runner {
         `--max-old-space-size=${this.#options.inlineHeapMb}`,
         program,
       ],
-      // nothing of ours: no tokens, no addresses, no proxies
+      // nothing is inherited: no tokens, no addresses, no proxies
       env: {},
       ...(!sources && { cwd: tmpdir() }),
       start: { head: { kind: "start", roots: [], inline: true }, data: [] },
     };
   }
 
-  /** Sources are run by a loader, which needs a thread and writes what it compiled: for the development of this package only. */
+  /** TypeScript sources are run by a loader, which needs a thread and writes compiled files: for the development of this package only. */
   #loaderFlags(): string[] {
     return [...process.execArgv, "--allow-worker", "--allow-fs-write=*"];
   }
@@ -170,7 +171,7 @@ export class ProcessRunner implements Runner {
   }
 }
 
-/** This very file is a source in development and JavaScript in the package; its neighbour is the same. */
+/** The program of the child. Like this file, it is TypeScript in development and JavaScript in the package. */
 const ownProgram = (): string =>
   fileURLToPath(
     new URL(import.meta.url.endsWith(".ts") ? "./child/main.ts" : "./child/main.js", import.meta.url),
@@ -184,7 +185,7 @@ function folderOf(name: string): string {
   );
 }
 
-/** Its name lost "experimental" in 22.13 and 23.5. */
+/** Node 22.13 and 23.5 dropped "experimental" from the name of the flag. */
 export function permissionFlag(version: string): string {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   const plain = major > 23 || (major === 23 && minor >= 5) || (major === 22 && minor >= 13);

@@ -1,7 +1,7 @@
 /**
- * Where jobs wait: a work spec for jobs of modules, and one beside it for inline functions. They are two, so that a worker that
- * takes no inline functions is never offered one, and so that a namespace has inline functions only when somebody
- * with the right to set work specs has said so.
+ * The queue of jobs: a work spec for functions of modules, and a second one for inline functions. They are separate so that a
+ * worker that accepts no inline functions is never offered one, and so that a namespace has inline functions only after a caller
+ * with the right to set work specs has allowed them.
  */
 import {
   CoordinateError,
@@ -46,8 +46,8 @@ export class Queue {
   }
 
   /**
-   * Makes the work spec of module jobs where there is none. Leaves one that is there as it is, unless another retention was given or
-   * an older version made it, which counted tries itself.
+   * Creates the work spec of module jobs if it is missing. An existing one is changed only if a different retention was given, or
+   * if it was created by an older version, which counted tries itself.
    */
   async ensure(): Promise<void> {
     const [row] = await this.#verbs.getWorkSpecs(this.#ns, [this.workSpec]);
@@ -84,7 +84,7 @@ export class Queue {
       ...(old !== undefined && old !== null && decodeData(old.data)),
       name,
       runtime,
-      // a job is tried once, unless it says otherwise; to lose its worker is a try, too
+      // a job without retries gets one attempt; losing its worker counts as an attempt, too
       retry: { attempts: 1 },
       ...(this.#retention !== null && { retention }),
     });
@@ -104,7 +104,7 @@ export class Queue {
     return row !== undefined && row !== null;
   }
 
-  /** The units of these jobs, in order, from whichever work spec has them; null where there is none. */
+  /** The units of these jobs, in order, from either work spec; null for a missing job. */
   async find(ids: readonly string[]): Promise<(Found | null)[]> {
     const found = new Map<string, Found>();
     for (const workSpec of this.workSpecs) {

@@ -1,6 +1,6 @@
 /**
- * A return queue: the outcomes of the jobs that name it, in the order they ended. The store puts an outcome there in the
- * write that ends the job, so that none is missing and none is there twice.
+ * A return queue holds the outcomes of the jobs that name it, in the order in which they ended. The store adds an outcome in the
+ * same write that ends the job, so that no outcome is lost or duplicated.
  */
 import { randomUUID } from "node:crypto";
 import { isCoordinateError, maxTaken, type Coordinate, type QueueMessage } from "../core/index.ts";
@@ -17,7 +17,7 @@ export class ReturnQueue {
   readonly #verbs: Coordinate;
   readonly #ns: string;
   readonly #now: () => number;
-  /** Taken out of the store for a caller whose time was up before there were enough: they are the next ones. */
+  /** Outcomes that an interrupted `take` had already removed from the store. The next `take` returns them first. */
   #kept: Outcome[] = [];
 
   constructor(verbs: Coordinate, ns: string, name: string, now: () => number) {
@@ -28,8 +28,8 @@ export class ReturnQueue {
   }
 
   /**
-   * Takes so many outcomes, waiting until they are there. Throws a `WaitTimeoutError` when the time is up; what had
-   * come by then is not lost, and is given to the next `take` of this object.
+   * Takes `count` outcomes and waits until there are enough. Throws a `WaitTimeoutError` after the timeout. Outcomes that arrived
+   * by then are not lost: the next `take` of this object returns them.
    */
   async take(count = 1, { timeoutMs = Infinity, signal }: WaitOptions = {}): Promise<Outcome[]> {
     const deadline = this.#now() + timeoutMs;
@@ -56,12 +56,12 @@ export class ReturnQueue {
     return taken;
   }
 
-  /** Each outcome as it comes, until the loop is left. */
+  /** Yields each outcome as it arrives, until the caller leaves the loop. */
   async *[Symbol.asyncIterator](): AsyncGenerator<Outcome, void, undefined> {
     for (;;) yield* await this.take(1);
   }
 
-  /** All that are there now, without waiting. */
+  /** Takes all outcomes that are in the queue now, without waiting. */
   async drain(): Promise<Outcome[]> {
     const taken = this.#kept.splice(0);
     for (;;) {
@@ -76,13 +76,13 @@ export class ReturnQueue {
     return count + this.#kept.length;
   }
 
-  /** Empties it; answers how many outcomes were there. */
+  /** Empties the queue and returns how many outcomes it held. */
   async reset(): Promise<number> {
     const kept = this.#kept.splice(0).length;
     return kept + (await this.#verbs.clearQueue(this.#ns, this.name));
   }
 
-  /** A request whose answer was lost is asked again by the same name, and answered with the same messages. */
+  /** Retries a request whose answer was lost. The same request id gets the same messages. */
   async #messages(max: number, wait: number, signal: AbortSignal | undefined): Promise<QueueMessage[]> {
     const requestId = randomUUID();
     for (let tried = 1; ; tried++) {

@@ -1,32 +1,32 @@
-/** Who runs the function of a job: a process of its own, or this one. */
+/** A runner runs the functions of jobs: in a child process, or in this process. */
 import type { RunRequest } from "./child/invoke.ts";
 import type { JobOutcome } from "./job.ts";
 
 export interface RunOptions {
-  /** It is ended after this long; Infinity is never. */
+  /** The time limit of the job; Infinity is unlimited. */
   readonly timeoutMs: number;
-  /** Stop: its reason says why. The job is then HALTED. */
+  /** Stops the job, which ends as HALTED with the signal's reason as its message. */
   readonly signal: AbortSignal;
-  /** Called when it begins: those that are run in a process of their own wait for each other. */
+  /** Called when the job begins: jobs in a child process run one after the other. */
   readonly onBegun: () => void;
   readonly onProgress: (value: unknown) => void;
 }
 
 export interface Runner {
-  /** The process that the functions run in; 0 while there is none. */
+  /** The id of the process that the functions run in; 0 while there is none. */
   readonly pid: number;
-  /** Whether it can run something now. */
+  /** Whether a job can run at once. */
   readonly isReady: boolean;
-  /** Resolves when it can run something, or when the signal aborts. */
+  /** Resolves when a job can run, or when the signal aborts. */
   ready(signal: AbortSignal): Promise<void>;
-  /** How many may be given to it before the first has ended. */
+  /** How many jobs may be given to the runner before the first has ended. */
   readonly inARow: number;
-  /** Null when it was not begun: the signal was aborted first, or others took too long. Never rejects. */
+  /** Resolves to null when the job was not begun: the signal was aborted first, or the jobs before it took too long. Never rejects. */
   run(request: RunRequest, options: RunOptions): Promise<JobOutcome | null>;
   close(): Promise<void>;
 }
 
-/** The outcome of a job that somebody ended: with a message, and no stack. */
+/** The outcome of a job that timed out, crashed or was halted: a message without a stack. */
 export const endedBy = (
   category: "TIMEOUT" | "CRASH" | "HALTED",
   message: string,

@@ -1,13 +1,13 @@
-/** How many workers a pool should have. Pure, so that it can be tried with all numbers there are. */
+/** The input of `wantedWorkers`, a pure function, so that tests can try every combination of numbers. */
 export interface Load {
   /** Workers that run a job. */
   readonly busy: number;
-  /** Jobs that wait to be taken. */
+  /** Jobs that wait for a worker. */
   readonly waiting: number;
   readonly min: number;
   readonly max: number;
 }
 
-/** One for each job that runs or waits, within the bounds. */
+/** How many workers a pool should have: one for each running or waiting job, between `min` and `max`. */
 export const wantedWorkers = ({ busy, waiting, min, max }: Load): number =>
   Math.min(max, Math.max(min, busy + waiting));

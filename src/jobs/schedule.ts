@@ -1,40 +1,40 @@
-/** What may be said when a job is scheduled, and the check of all of it before anything is stored. */
+/** The options of a scheduled job, and their validation before anything is stored. */
 import { checkName, CoordinateError, maxLabels, maxQueues, type DependencyKind } from "../core/index.ts";
 import type { ActionContent } from "./action.ts";
 import { contentOf, type AnyJobFunction } from "./function.ts";
 import { isJobId } from "./job-id.ts";
 import { jsonValue, NotJsonError } from "./json.ts";
 
-/** A job that must have ended before: its id, its name, or its handle. */
+/** A job that must end first: its id, its name, or its handle. */
 export type DependencyRef = string | { readonly id: string; readonly kind?: DependencyKind };
 
 export interface ScheduleOptions<Args extends readonly unknown[] = readonly unknown[]> {
   /** JSON. */
   args?: Args;
-  /** One object that comes after the args; absent or empty: none does. JSON. */
+  /** An object that is passed after the args; not passed when absent or empty. JSON. */
   kwargs?: Readonly<Record<string, unknown>>;
-  /** The job's id, from `newId()`: for one who must know it before the job is stored. Made when absent. */
+  /** The job's id, from `newId()`, for callers that must know it before the job is stored. Generated when absent. */
   id?: string;
   /** Unique in the queue; the job's id when absent. */
   name?: string;
-  /** When a job of this name is there: `reject`, with `name_exists`; `replace` it; or `return` it, and schedule nothing. */
+  /** When a job of this name exists: `reject` the call with `name_exists`, `replace` the job, or `return` it and schedule nothing. */
   onConflict?: "reject" | "replace" | "return";
-  /** A word to find it by. */
+  /** A word to find the job by. */
   category?: string;
-  /** How long it may run; 0: the worker's limit holds. */
+  /** How long the job may run; 0 (the default) applies the worker's limit. */
   timeoutMs?: number;
-  /** Jobs that must have ended before. With a `hard` one (the default) it fails too; a `soft` one may end either way. */
+  /** Jobs that must end first. If a `hard` one (the default) fails, this job fails too; a `soft` one may end either way. */
   dependencies?: readonly DependencyRef[];
-  /** Queues that its outcome is put into, in the write that ends it. */
+  /** Queues that receive the outcome, in the same write that ends the job. */
   returnQueues?: readonly string[];
-  /** Empties these queues first. */
+  /** Empties the return queues before the job is scheduled. */
   resetReturnQueues?: boolean;
-  /** How many times it is tried again after it failed, crashed, was out of time or lost its worker; 0. */
+  /** How many times the job is retried after it failed, crashed, timed out or lost its worker; 0 by default. */
   retries?: number;
   retryDelayMs?: number;
-  /** Higher ones first; 0. Jobs of one priority run in the order they were scheduled. */
+  /** Higher priorities run first; 0 by default. Jobs of equal priority run in the order they were scheduled. */
   priority?: number;
-  /** Not before this long from now. */
+  /** The job does not run before this delay has passed. */
   delayMs?: number;
 }
 
@@ -42,7 +42,7 @@ export interface ScheduleItem extends ScheduleOptions {
   fn: AnyJobFunction;
 }
 
-/** The same, checked. */
+/** A schedule item after validation. */
 export interface ReadItem {
   readonly content: ActionContent;
   readonly args: readonly unknown[];
@@ -79,7 +79,7 @@ const known: ReadonlySet<string> = new Set<keyof ScheduleItem>([
   "delayMs",
 ]);
 
-/** Labels have 256 bytes, and a word before the value. */
+/** Labels are limited to 256 bytes, including the prefix before the value. */
 const longestWord = 240;
 
 /** Throws `bad_argument`, naming the option. */
@@ -113,7 +113,7 @@ export function readItem(item: ScheduleItem, inlineAllowed: boolean): ReadItem {
   };
 }
 
-/** The words by which a job is found; never more than a unit may have. */
+/** The labels by which a job is found; never more than a unit may have. */
 export function labelsOf(item: Pick<ReadItem, "name" | "category">, action: string): string[] {
   const labels = [`action:${action}`];
   if (item.category !== "") labels.push(`category:${item.category}`);

@@ -1,12 +1,12 @@
 /**
- * The schemas of the records, as data: identifier, fields, defaults, and what can be asked for without reading everything.
- * Times are epoch milliseconds, 0 is unset; `timeout` is in seconds, 0 is none.
+ * The schemas of the records, as data: identifier, fields, defaults, and which fields are indexed. Times are epoch milliseconds,
+ * 0 is unset; `timeout` is in seconds, 0 is none.
  */
 export interface SchemaField {
   readonly name: string;
   readonly type: "text" | "time" | "number" | "boolean" | "json" | "text list" | "reference";
   readonly default: unknown;
-  /** Found without reading the other records. */
+  /** Records can be found by this field without reading all of them. */
   readonly indexed: boolean;
 }
 

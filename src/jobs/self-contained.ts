@@ -1,30 +1,30 @@
 /**
- * Inline functions: is this source a function that can be compiled somewhere else, and does it use nothing from where it
- * was written? Found out before a job is stored, so that nobody waits for an error that was certain from the start.
+ * Checks inline functions: the source must be a function that can be compiled elsewhere and uses no names from its surroundings.
+ * The check runs before a job is stored, so that a certain error is reported at once.
  *
- * Names are judged by the whole function: one that is declared anywhere in it counts as its own everywhere in it. So no
- * good function is refused; a bad one that hides behind a name of its own fails when it runs, with a ReferenceError.
+ * A name that is declared anywhere in the function counts as declared everywhere in it. So no valid function is refused. An
+ * invalid one that passes the check fails when it runs, with a ReferenceError.
  */
 import { parseExpressionAt, type AnyNode, type Expression, type Node, type Pattern } from "acorn";
 import { CoordinateError } from "../core/index.ts";
 
 export interface InlineFunction {
   readonly code: string;
-  /** Its own name, or "anonymous". */
+  /** The name of the function, or "anonymous". */
   readonly methodname: string;
 }
 
-/** Larger ones are programs: they belong into a module. */
+/** Larger functions belong into a module. */
 const longestCode = 256 * 1024;
 
-/** What Node gives to every program, as it was when this file was loaded. */
+/** The global names of Node at the time this file was loaded. */
 const globals: ReadonlySet<string> = new Set([
   ...Object.getOwnPropertyNames(globalThis),
   "arguments",
   "undefined",
 ]);
 
-/** Throws `bad_argument` with the reason and, where there is one, a way out. */
+/** Throws `bad_argument` with the reason and, where possible, a way to fix it. */
 export function inlineFunction(fn: (...args: never[]) => unknown): InlineFunction {
   const code = Function.prototype.toString.call(fn);
   const refuse = (why: string): CoordinateError =>
@@ -59,14 +59,14 @@ function parse(code: string): Expression | null {
   try {
     const text = `(${code}\n)`;
     const found = parseExpressionAt(text, 1, { ecmaVersion: "latest", sourceType: "script" });
-    // a list of expressions, or something after the function, is not what was asked for
+    // refuse a list of expressions, or anything after the function
     return text.slice(found.end).trim() === ")" ? found : null;
   } catch {
-    return null; // the parser's position is one in a text that nobody wrote; the caller says what may be wrong
+    return null; // the parser's position refers to generated text; the caller reports what may be wrong
   }
 }
 
-/** Names that are used and declared nowhere, in the order of their use. */
+/** Names that are used but declared nowhere, in the order of their use. */
 function freeNames(root: AnyNode): string[] {
   const declared = new Set<string>();
   const used = new Set<string>();
@@ -118,7 +118,7 @@ function visit(node: AnyNode, declared: Set<string>, used: Set<string>): void {
   for (const child of childrenOf(node)) visit(child, declared, used);
 }
 
-/** The names that a pattern binds; what stands in its defaults is found by walking on. */
+/** Adds the names that a pattern binds. Names that are used in its default values are found by `visit`. */
 function names(pattern: Pattern, into: Set<string>): void {
   switch (pattern.type) {
     case "Identifier":

@@ -1,6 +1,6 @@
 /**
- * One worker by itself: in a process of its own that somebody started (in a terminal, by systemd, in a container), or in this one for
- * tests and debugging. No pool counts it or takes it away.
+ * A single worker outside of any pool, started in a terminal, by systemd or in a container. It runs functions in a child process,
+ * or in this process for tests and debugging. No pool counts or stops it.
  */
 import { hostname } from "node:os";
 import { CoordinateError, type Clock } from "../core/index.ts";
@@ -15,15 +15,15 @@ import { ProcessRunner } from "./process-runner.ts";
 import type { Queue } from "./queue.ts";
 
 export interface SingleOptions extends JobWorkerOptions {
-  /** Its number; 999999. Its name is that of the host with it. */
+  /** The worker's number; 999999 by default. The worker is named `HOST/wNUMBER`. */
   id?: number;
-  /** Takes one job, runs it once whatever it says of retries, and ends. */
+  /** Takes one job, runs it once regardless of its retries, and stops. */
   onetime?: boolean;
-  /** `external` runs functions in a process of its own; `inprocess` in this one. `external` when absent. */
+  /** `external` (the default) runs functions in a child process, `inprocess` in this one. */
   type?: "external" | "inprocess";
-  /** Stops it: the job that runs comes to its end. */
+  /** Stops the worker after the running job has ended. */
   signal?: AbortSignal;
-  /** Ends the job that runs, too. */
+  /** Stops the worker and ends the running job. */
   haltSignal?: AbortSignal;
 }
 

@@ -1,4 +1,4 @@
-/** Waiting for jobs to end. The coordinator wakes those who wait; nothing is polled here. */
+/** Waits for jobs to end. The requests are long polls: the coordinator answers when all jobs have ended. */
 import {
   CoordinateError,
   isCoordinateError,
@@ -12,7 +12,7 @@ import { isFinal, jobOf, type Job } from "./job.ts";
 
 export interface Waited {
   readonly id: string;
-  /** The work spec that has it. */
+  /** The work spec of the job. */
   readonly workSpec: string;
 }
 
@@ -22,15 +22,15 @@ export interface Waiting {
   readonly clock: Clock;
 }
 
-/** How long one request waits: below what proxies take for dead. */
+/** How long one request waits: shorter than the idle timeout of proxies. */
 const waitMs = 30_000;
-/** Between two tries to ask a coordinator that does not answer. */
+/** The delay before a retry when the coordinator does not answer. */
 const pauseMs = 250;
 
-/** Between two looks for one that has failed, where the first failure ends the wait. */
+/** With `failFast`, one request waits only this long, so that a failed job is noticed before all have ended. */
 const failureLookMs = 500;
 
-/** Resolves when all have ended. Throws `gone` for one that was deleted and, with `failFast`, a `JobFailedError` for one that failed. */
+/** Resolves when all jobs have ended. Throws `gone` for a deleted job and, with `failFast`, a `JobFailedError` for a failed one. */
 export async function settle(
   { verbs, ns, clock }: Waiting,
   jobs: readonly Waited[],
@@ -42,7 +42,7 @@ export async function settle(
   const deadline = clock.now() + timeoutMs;
   const rows = new Map<string, WorkUnitRow>();
   const workSpecs = new Set(jobs.map(({ workSpec }) => workSpec));
-  // nearly always there is one work spec, whose wait is ended by nothing but the caller
+  // nearly always there is one work spec; then only the caller can end the wait
   const failed = workSpecs.size > 1 ? new AbortController() : null;
   const signals = [signal, failed?.signal].filter((one) => one !== undefined);
   const either = signals.length > 1 ? AbortSignal.any(signals) : signals[0];
@@ -54,7 +54,7 @@ export async function settle(
       const left = deadline - clock.now();
       const found = await look(verbs, ns, workSpec, open, Math.max(0, Math.min(left, roundMs)), either);
       if (found === null) {
-        // it is being started again, perhaps: jobs outlive it, and so does the wait
+        // the coordinator may be restarting: jobs survive that, and so does the wait
         if (left <= 0) throw new WaitTimeoutError(open, timeoutMs, "the coordinator to answer");
         await clock.waitUntil(Math.min(deadline, clock.now() + pauseMs), either);
         continue;
@@ -79,7 +79,7 @@ export async function settle(
   try {
     await Promise.all([...workSpecs].map(settleIn));
   } finally {
-    // the other work spec's wait is of no use any more
+    // end the wait in the other work spec
     failed?.abort("another has failed");
   }
   return jobs.map(({ id }) => {
@@ -89,7 +89,7 @@ export async function settle(
   });
 }
 
-/** Null when the coordinator cannot be asked now. */
+/** Null when the coordinator cannot be reached. */
 async function look(
   verbs: Coordinate,
   ns: string,

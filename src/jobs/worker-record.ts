@@ -1,19 +1,19 @@
-/** `jumpscale.myjobs.worker`: one worker of jobs as others see it, made of what it says when it checks in and of what it holds. */
+/** The public record of a job worker (`jumpscale.myjobs.worker`), built from its check-in data and the attempt that it holds. */
 import { decodeData, encodeData, type Data, type DataObject, type WorkerRow } from "../core/index.ts";
 
 /**
- *   process    a child process that a pool started, and will take away again
- *   external   started by somebody else, with a child process of its own
+ *   process    a child process that a pool started and will stop
+ *   external   started outside of a pool, with its own child process
  *   inprocess  runs functions in the process that started it
  */
 export type WorkerType = "process" | "external" | "inprocess";
 
 /**
- *   NEW      known, and has not said that it runs
- *   WAITING  runs, and has nothing to do
+ *   NEW      known, but has never checked in
+ *   WAITING  runs and is idle
  *   BUSY     runs a job
  *   HALTED   has stopped
- *   ERROR    was not heard of for too long, or its process cannot be started
+ *   ERROR    missed its heartbeats, or became inactive without reporting a stop
  */
 export type WorkerStateName = "NEW" | "ERROR" | "BUSY" | "WAITING" | "HALTED";
 
@@ -22,28 +22,28 @@ export interface JobWorkerRecord {
   id: string;
   nr: number;
   type: WorkerType;
-  /** Seconds that a job may run that has no time-out of its own; 0 is unlimited. */
+  /** The time limit, in seconds, of jobs without their own timeout; 0 is unlimited. */
   timeout: number;
   time_start: number;
-  /** When it was last heard of. */
+  /** The time of its last check-in. */
   last_update: number;
-  /** The id of the job that it runs; "" when it has nothing to do. */
+  /** The id of the running job; "" when idle. */
   current_job: string;
-  /** Somebody asked it to stop. */
+  /** Whether a stop was requested. */
   halt: boolean;
   running: boolean;
-  /** Of the process that runs the functions; 0 when it has stopped. */
+  /** The id of the process that runs the functions; 0 when the worker does not run. */
   pid: number;
   state: WorkerStateName;
-  /** What last went wrong with it; "" when nothing did. */
+  /** The last error; "" when there was none. */
   error: string;
-  /** The pool that it belongs to; "" when it was started by itself. */
+  /** The worker's pool; "" for a single worker. */
   pool: string;
 }
 
 export const defaultTimeoutMs = 3600 * 1000;
 
-/** What a worker of jobs tells when it checks in. */
+/** The data that a job worker sends with each check-in. */
 export interface WorkerTold {
   kind: "jobs worker";
   nr: number;
@@ -62,7 +62,7 @@ export const poolData = (told: { min: number; max: number; workers: number }): D
 
 const told = ({ data }: WorkerRow): DataObject => (data === null ? {} : decodeData(data));
 
-/** Heartbeats that may be missing before a worker is taken for dead. */
+/** A worker counts as dead after this many missed heartbeats. */
 const missedBeats = 4;
 
 export function workerOf(row: WorkerRow, currentJob: string, now: number): JobWorkerRecord {

@@ -1,4 +1,4 @@
-/** The workers of a namespace as records: who is there, what each does, and asking one to halt. */
+/** The job workers of a namespace as records: list them, see which job each one runs, and ask one to stop. */
 import { CoordinateError, eachRow, type Coordinate, type WorkerRow } from "../core/index.ts";
 import { isJobWorker, workerOf, type JobWorkerRecord } from "./worker-record.ts";
 
@@ -19,7 +19,10 @@ export class JobWorkers {
     this.#now = now;
   }
 
-  /** In name order; those that have stopped too, until they are pruned, unless only `running` ones are asked for. */
+  /**
+   * Lists workers in name order, including stopped ones until they are pruned. `running` keeps only the workers that run, or
+   * that do not.
+   */
   async list({ running, pool }: { running?: boolean; pool?: string } = {}): Promise<JobWorkerRecord[]> {
     const found: JobWorkerRecord[] = [];
     const query = pool === undefined ? {} : { parent: pool };
@@ -33,13 +36,13 @@ export class JobWorkers {
     return this.#record(await this.#row(id));
   }
 
-  /** Asks it to stop when the job that it runs has ended. It hears of it with its next heartbeat. */
+  /** Asks a worker to stop after its current job. The worker sees the request with its next heartbeat. */
   async halt(id: string): Promise<void> {
     await this.#row(id);
     await this.#verbs.updateWorkers(this.#ns, [{ name: id, desired: "terminate" }]);
   }
 
-  /** Looks, and changes nothing. */
+  /** Counts the running workers and those in state ERROR. Changes nothing. */
   async check(): Promise<WorkerCheck> {
     const workers = await this.list();
     return {
@@ -49,7 +52,10 @@ export class JobWorkers {
     };
   }
 
-  /** Writes down that those which were not heard of for too long do not run; answers which. Their jobs need no help: a lease ends by itself. */
+  /**
+   * Marks the workers in state ERROR as inactive, with the mode `lost`, and returns their ids. Their jobs need no cleanup:
+   * the leases expire.
+   */
   async reap(): Promise<string[]> {
     const lost = (await this.list()).filter(({ state }) => state === "ERROR").map(({ id }) => id);
     const changes = lost.map((name) => ({ name, active: false, mode: "lost" }));

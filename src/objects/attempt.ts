@@ -1,4 +1,4 @@
-/** An attempt as its worker holds it: what it was given, and the ways to end it. */
+/** The handle of an attempt: its data, and the methods to settle it. */
 import {
   CoordinateError,
   dataWith,
@@ -25,19 +25,19 @@ import { encodeIfAny, only, seenBefore, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
 export interface RetryOptions {
-  /** The unit waits this long; without it, it is available at once. */
+  /** The unit waits this long; available at once when absent. */
   delayMs?: number;
   data?: object | Data;
 }
 
 export interface ErrorOptions {
   data?: object | Data;
-  /** Why the unit failed, should it not be tried again; `error` when absent. */
+  /** Why the unit failed, if it is not retried; `error` when absent. */
   reason?: GivenReason;
 }
 
 export interface SettleAllOptions {
-  /** The data of each; undefined keeps what the attempt has. */
+  /** The data of each attempt; undefined keeps its current data. */
   data?: (attempt: Attempt) => object | Data | undefined;
   /** `retry`: the units wait this long. */
   delayMs?: number;
@@ -48,9 +48,9 @@ export interface SettleAllOptions {
 const chunkSize = 1000;
 
 /**
- * The getters tell what was last heard of the attempt. A change that succeeds updates them; one that is refused
- * throws `not_pending`, `lost_lease`, `gone` or `no_such_attempt` and, where the answer told it, updates `status`.
- * `endTime` and `late` are known after `refresh()`.
+ * The getters return the last known state of the attempt. A successful change updates them. A refused one throws
+ * `not_pending`, `lost_lease`, `gone` or `no_such_attempt` and updates `status` if the answer has it. `endTime` and `late` are
+ * updated by `refresh()` only.
  */
 export class Attempt<Given extends object = DataObject, Result extends object = object> {
   readonly #scope: Scope;
@@ -108,27 +108,27 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     return this.#row.expirationTime;
   }
 
-  /** It was settled after its lease had passed. */
+  /** Whether it was settled after its lease had expired. */
   get late(): boolean {
     return this.#row.late;
   }
 
-  /** How far it has come, as its worker last said; null when it said nothing, and when the attempt does not run. */
+  /** The last progress report of its worker; null when there is none, and when the attempt does not run. */
   get reported(): AttemptProgress | null {
     return this.#row.progress;
   }
 
-  /** What could not be read in its `output`. */
+  /** The errors in its `output`: entries that could not be read. */
   get chainingErrors(): readonly string[] {
     return this.#row.chainingErrors;
   }
 
   /**
-   * What the attempt wrote, else what it was given; `{}` when there is none. Decoded when first asked for, and the same
-   * object each time: to change it changes nothing in the store until it is given to `finish` or another change.
+   * The data that the attempt wrote, else the data that it was given; `{}` when there is none. Decoded on first access, and the
+   * same object each time. Changing it has no effect on the store until it is passed to `finish` or another change.
    */
   get data(): Given {
-    // the type says what the units of the work spec were declared to have
+    // the type is the one that the work spec declares for its units
     this.#data ??= (this.#row.data === null ? {} : decodeData(this.#row.data)) as Given;
     return this.#data;
   }
@@ -138,7 +138,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     return this.#row.data;
   }
 
-  /** The unit as it stands now. Throws `gone` when it was deleted, also when another of its name was added since. */
+  /** Reads the unit. Throws `gone` when it was deleted, even if a new unit has its name. */
   async workUnit(): Promise<WorkUnit<Given, Result>> {
     const { verbs, ns } = this.#scope;
     const { workSpec, workUnit: name } = this.#row;
@@ -157,8 +157,8 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /**
-   * Ends it well. With `data`, that is the result, as an object or as data in the encoding it is carried in; its `output`
-   * makes units of the next work spec in the same step.
+   * Finishes the attempt. `data` is the result, as an object or already encoded; its `output` makes units of the next work spec
+   * in the same step.
    */
   finish(data?: Result | Data): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "finish" }, data);
@@ -168,15 +168,15 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     return this.#settle({ attempt: this.id, action: "fail" }, data);
   }
 
-  /** Fails with the data that it has, and with this text as its `traceback`: what went wrong, for a person. */
+  /** Fails the attempt with its current data, and with this text for people as its `traceback`. */
   async failWith(traceback: string): Promise<AttemptChanged> {
     const data = dataWith(this.rawData, "traceback", traceback);
     return this.#settle({ attempt: this.id, action: "fail", data });
   }
 
   /**
-   * Ends it in an error, with this text as its `traceback`. The retry policy of the unit or its work spec says what follows: it is
-   * tried again after the back-off, and the answer's `retry` says when; or it fails.
+   * Ends the attempt with an error, with this text as its `traceback`. The retry policy of the unit or its work spec decides what
+   * follows: the unit is retried after the backoff, and `retry` of the answer tells when; or it fails.
    */
   async error(traceback?: string, { data, reason }: ErrorOptions = {}): Promise<AttemptChanged> {
     return this.#settle({
@@ -188,12 +188,12 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     });
   }
 
-  /** Gives the unit back to be tried again, later with `delayMs`. */
+  /** Gives the unit back for a retry, after `delayMs` if given. */
   retry({ delayMs = 0, data }: RetryOptions = {}): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "retry", delayMs }, data);
   }
 
-  /** Puts the unit off: as `retry`, but it does not count as a try. */
+  /** Postpones the unit: as `retry`, but it does not count as a try. */
   async snooze(delayMs: number): Promise<AttemptChanged> {
     return this.#settle({ attempt: this.id, action: "retry", delayMs, untried: true });
   }
@@ -209,8 +209,8 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /**
-   * The lease ends `lifetimeMs` from now, 15 minutes when absent; zero or less gives it back at once. Data of a renew
-   * that comes too late is stored on this attempt all the same, and `lost_lease` is thrown.
+   * Renews the lease: it ends `lifetimeMs` from now, 15 minutes when absent; zero or less gives it back at once. The data of a
+   * renewal that comes too late is still stored on this attempt, and `lost_lease` is thrown.
    */
   renew(lifetimeMs?: number, data?: object | Data): Promise<AttemptChanged> {
     const lifetime = lifetimeMs === undefined ? {} : { lifetimeMs };
@@ -218,8 +218,8 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /**
-   * Says how far it has come, from 0 to 1, with a few words for people. Carried by a renew: the lease begins anew, as long as it was when the
-   * attempt was made.
+   * Reports progress from 0 to 1, with a note for people. The report is sent with a renewal, so the lease starts again with
+   * its original length.
    */
   progress(done: number, note = ""): Promise<AttemptChanged> {
     const lifetimeMs = this.#lifetimeMs > 0 ? { lifetimeMs: this.#lifetimeMs } : {};
@@ -227,8 +227,9 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /**
-   * Writes a line for people, which is kept with the attempt: of each attempt the newest 1,000 lines, 64 KiB at most. It is sent with the next
-   * renew or settle, or by `flushLog`; a worker sends it within a second. Lines are numbered by this handle: it is for whoever runs the attempt.
+   * Adds a line to the log of the attempt, which keeps the newest 1,000 lines and 64 KiB at most. The line is sent with the next
+   * renewal or settlement, or by `flushLog`; a worker sends it within a second. This handle numbers the lines, so only the
+   * process that runs the attempt should call this.
    */
   log(text: string, { level = "info", time }: { level?: LogLevel; time?: number } = {}): void {
     const line = { text: lineText(text), level, ...(time !== undefined && { time }) };
@@ -236,7 +237,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     this.#scope.wrote?.(this as Attempt);
   }
 
-  /** Sends what `log` has written since the last change. */
+  /** Sends the log lines that are not stored yet. */
   async flushLog(): Promise<void> {
     const lines = this.unstoredLog;
     if (lines === null) return;
@@ -246,7 +247,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     this.storedLog(lines);
   }
 
-  /** What its task wrote, as far as it is kept; lines with a number above `after`. */
+  /** Reads the kept log lines with a number above `after`. */
   async readLog(after = 0): Promise<AttemptLog> {
     const log = only(await this.#scope.verbs.getAttemptLogs(this.#scope.ns, [this.id], { after }));
     if (log === null) throw new CoordinateError("gone", this.id);
@@ -258,12 +259,12 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     return this.#log?.unstored ?? null;
   }
 
-  /** These lines were stored, by whoever sent them. */
+  /** Marks lines as stored. */
   storedLog(lines: AttemptLines): void {
     this.#log?.stored(lines);
   }
 
-  /** The one promise of a settle. Data that cannot be encoded rejects it too. */
+  /** Sends one change. The callers return this promise as it is; data that cannot be encoded rejects it, too. */
   async #settle(change: AttemptChange, data?: object | Data): Promise<AttemptChanged> {
     const { verbs, ns } = this.#scope;
     if (data !== undefined) change.data = encodeIfAny(data);
@@ -273,15 +274,15 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     return throwChanged(changed);
   }
 
-  /** A change that is about to be sent takes the lines along that are not stored yet. */
+  /** Attaches the log lines that are not stored yet to a change that is about to be sent. */
   carryLog(change: AttemptChange): void {
     const lines = this.unstoredLog;
     if (lines !== null) change.log = lines;
   }
 
   /**
-   * Takes over what the answer to a change says, for a change that was not made through this handle. A change that was carried out before
-   * answers where the attempt stood already.
+   * Updates this handle from the answer to a change, for a change that was not made through this handle. The answer to a repeated
+   * change has the status that the attempt already had.
    */
   heard(
     { action, data: given, error: text, progress, log }: AttemptChange,
@@ -293,7 +294,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     const wrote = changed || (error === "lost_lease" && action === "renew");
     const written = wrote && data !== undefined && data !== null;
     const mayBeActive = status === "pending" || status === "finished" || status === "failed";
-    // one copy: this is once for every unit of a busy worker
+    // a single copy: this runs for every unit of a busy worker
     this.#row = {
       ...this.#row,
       status,
@@ -307,8 +308,8 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /**
-   * The same action for many attempts, in as few requests as there are namespaces and thousands. Each stands for
-   * itself: answers per attempt, in order, with `error` set for those that were refused, and does not throw for them.
+   * Settles many attempts with the same action, in one request per namespace and 1,000 attempts. The attempts are independent:
+   * returns one answer per attempt, in order, with `error` set for refused ones, and does not throw for them.
    */
   static async settleAll(
     attempts: Iterable<Attempt>,
@@ -336,7 +337,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     return answers;
   }
 
-  /** Positions in the list, by whom they must be asked of. */
+  /** Positions in the list, in chunks by coordinate and namespace. */
   static #chunks(attempts: readonly Attempt[]): { verbs: Coordinate; ns: string; places: number[] }[] {
     const found: { verbs: Coordinate; ns: string; places: number[] }[] = [];
     const filling = new Map<Coordinate, Map<string, number[]>>();

@@ -1,15 +1,15 @@
 /**
- * Handles: the API that people write against. `handles(coordinate)` is the way in, over whatever implements the
- * verbs; from there a namespace, its work specs, their units, the attempts.
+ * Handles: the API for applications. `handles(coordinate)` is the entry point, for any implementation of the verbs; it leads to
+ * namespaces, their work specs, units and attempts.
  *
- * Handles are thin. They hold a name or the row that was read last, turn plain objects into data and data into plain
- * objects, and loop over pages and batches; no rule stands here. Whoever needs more calls `verbs`.
+ * Handles are thin. They hold a name or the last row that was read, convert plain objects to data and back, and loop over pages
+ * and batches; they contain no rules. For more, call `verbs`.
  */
 import type { Coordinate, TallyRow } from "../core/index.ts";
 import { Namespace } from "./namespace.ts";
 
 export class CoordinateHandle {
-  /** Everything that may be asked, as batches of rows. */
+  /** The complete low-level API, in batches of rows. */
   readonly verbs: Coordinate;
 
   constructor(verbs: Coordinate) {
@@ -21,7 +21,7 @@ export class CoordinateHandle {
     return new Namespace(this.verbs, name);
   }
 
-  /** Those that exist, in name order. */
+  /** The existing namespaces, in name order. */
   async namespaces(): Promise<Namespace[]> {
     return (await this.verbs.listNamespaces()).map(({ name }) => this.namespace(name));
   }
@@ -31,7 +31,7 @@ export class CoordinateHandle {
     return this.verbs.tally();
   }
 
-  /** Gives back what the implementation holds; later calls are refused with `closed`. Idempotent. */
+  /** Releases the resources of the implementation; later calls are refused with `closed`. Idempotent. */
   async close(): Promise<void> {
     await this.verbs.close();
   }

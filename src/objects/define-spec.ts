@@ -1,8 +1,8 @@
 /**
- * Work specs with types: what their keys are, and what the data and the results of their units are.
+ * Typed work specs: the types of their keys, and of the data and the results of their units.
  *
- * The object that `defineSpec` takes has the known keys and no others, so that the compiler finds a misspelt one and says which
- * was meant. Keys of your own are among the options, which are the second argument.
+ * The object that `defineSpec` takes has only the known keys, so that the compiler finds a misspelt one and says which was meant.
+ * Your own keys go into the options, the second argument.
  */
 import {
   CoordinateError,
@@ -16,7 +16,10 @@ import {
 } from "../core/index.ts";
 import type { StandardSchema } from "./standard-schema.ts";
 
-/** The known keys of a work spec, in the words of `workSpecFields`. Times are seconds. `then` may be a spec that takes the outputs of these results. */
+/**
+ * The known keys of a work spec, with the help texts of `workSpecFields`. Times are seconds. `then` may be a spec whose units
+ * have the outputs of these results as data.
+ */
 export interface WorkSpecKeys<Result = DataObject> {
   /** The name of the work spec, of 1 to 1,024 bytes. It cannot be changed */
   name: string;
@@ -135,7 +138,7 @@ const _everyKeyIsTyped: [
   ? true
   : false = true;
 
-/** The data of the units that an `output` makes: of a result without `output`, none. */
+/** The data of the units that a result's `output` makes; never for a result without `output`. */
 export type OutputData<Result> = string extends keyof Result
   ? never
   : Result extends { readonly output?: infer Output }
@@ -156,11 +159,11 @@ export interface SpecAccepting<Data> {
 }
 
 export interface DefineOptions<Data extends object, Result extends object> {
-  /** Keys of your own: any name that is not known and not one slip away from a known one. */
+  /** Your own keys: any name that is not a known key, nor one typo away from one. */
   own?: Readonly<Record<string, unknown>>;
   /**
-   * Schemas that check: the data of units where they are added and where they are run, and the results of tasks. Anything that follows the
-   * Standard Schema: zod, valibot, arktype. What is stored is what was given; a task gets what the schema made of it.
+   * Schemas of any library that follows the Standard Schema: zod, valibot, arktype. They check the data of units when they are
+   * added and when they are run, and the results of tasks. The given value is stored; a task gets the output of the schema.
    */
   data?: StandardSchema<Data>;
   result?: StandardSchema<Result>;
@@ -169,10 +172,10 @@ export interface DefineOptions<Data extends object, Result extends object> {
 /** A work spec, and the types of its units. `namespace.setWorkSpec` stores it. */
 export class SpecDefinition<Data extends object = DataObject, Result extends object = DataObject> {
   readonly name: string;
-  /** What is stored. */
+  /** The work spec as it is stored. */
   readonly spec: Readonly<Record<string, unknown>>;
   readonly schemas: { readonly data?: StandardSchema<Data>; readonly result?: StandardSchema<Result> };
-  /** For the compiler: nothing is there when the program runs. */
+  /** For the compiler only: does not exist at run time. */
   declare readonly types: {
     readonly data: Data;
     readonly result: Result;
@@ -191,8 +194,8 @@ export class SpecDefinition<Data extends object = DataObject, Result extends obj
 }
 
 /**
- * A work spec whose units have `Data` and are finished with `Result`. Throws `bad_work_spec` for a key of `own` that is known, or
- * one slip away from a known one.
+ * Defines a work spec whose units have data of type `Data` and results of type `Result`. Throws `bad_work_spec` for a key of
+ * `own` that is known, or one typo away from a known one.
  */
 export function defineSpec<Data extends object = DataObject, Result extends object = DataObject>(
   { then, ...keys }: WorkSpecKeys<Result>,
@@ -206,11 +209,12 @@ export function defineSpec<Data extends object = DataObject, Result extends obje
 }
 
 /**
- * Throws `bad_work_spec` for a key that is one slip away from a known one, and for any unknown key inside a known object: it would be stored and
- * do nothing. A key of one's own that is a known one in other letters (`maxRetries`) is warned of.
+ * Throws `bad_work_spec` for a key that is one typo away from a known one, and for any unknown key inside a known
+ * object: it would be stored and have no effect. Warns of an own key that differs from a known one only in case and
+ * separators (`maxRetries`).
  */
 export function checkSlips(spec: object): void {
-  // a caller without types may hand over anything; text and bytes are data in the form it is carried in
+  // callers without types may pass anything; text and bytes are data that is already encoded
   if (spec instanceof Uint8Array || typeof spec === "string") return;
   if (!isObject(spec))
     throw new CoordinateError(

@@ -1,9 +1,9 @@
-/** Lines of an attempt that are not known to be stored, numbered from 1. The newest are kept, as many as a log has. */
+/** Log lines of an attempt that are not known to be stored, numbered from 1. Keeps the newest lines, up to the size of a log. */
 import { maxLogBytes, maxLogLines, type AttemptLines, type LogLineInput } from "../core/index.ts";
 
 export class LogBuffer {
   #lines: LogLineInput[] = [];
-  /** The number of the first of them. */
+  /** The number of the first line in the buffer. */
   #first = 1;
   #bytes = 0;
 
@@ -17,7 +17,7 @@ export class LogBuffer {
     return this.#lines.length === 0 ? null : { first: this.#first, lines: [...this.#lines] };
   }
 
-  /** These lines have been stored. */
+  /** Removes lines that have been stored. */
   stored({ first = 1, lines }: AttemptLines): void {
     this.#drop(Math.min(this.#lines.length, first + lines.length - this.#first));
   }

@@ -1,4 +1,4 @@
-/** A namespace by its name: the work specs, workers and locks of one application. */
+/** The handle of a namespace, by name: the work specs, workers and locks of one application. */
 import {
   eachRow,
   type PageStart,
@@ -41,7 +41,7 @@ export type WorkerListing = Omit<WorkerQuery, "limit"> & PageOptions;
 /** A namespace exists once something was put into it; a handle alone creates nothing. */
 export class Namespace {
   readonly name: string;
-  /** Everything that may be asked, as batches of rows. */
+  /** The complete low-level API, in batches of rows. */
   readonly verbs: Coordinate;
   readonly #scope: Scope;
 
@@ -60,7 +60,7 @@ export class Namespace {
 
   // ---- work specs
 
-  /** A handle by name, without asking whether there is such a spec. */
+  /** A handle by name; does not check that the spec exists. */
   workSpec(name: string): WorkSpec;
   workSpec<Data extends object, Result extends object>(
     spec: SpecDefinition<Data, Result>,
@@ -78,8 +78,8 @@ export class Namespace {
   }
 
   /**
-   * Creates the spec that the object's `name` says or replaces its data; the handle is pinned to it. Throws `bad_work_spec` for
-   * a key that is one slip away from a known one, such as `max_retires`; keys of your own may have any other name.
+   * Creates the spec with the object's `name`, or replaces its data; the handle is pinned to it. Throws `bad_work_spec` for a key
+   * that is one typo away from a known one, such as `max_retires`; your own keys may have any other name.
    */
   async setWorkSpec<Data extends object, Result extends object>(
     spec: SpecDefinition<Data, Result>,
@@ -90,7 +90,7 @@ export class Namespace {
     return only(await this.setWorkSpecs([spec], options));
   }
 
-  /** All or none. Replacing resets the metadata to what the data derives, unless `keepMeta`. */
+  /** Sets all specs or none. Replacing resets the metadata to the values that the data gives, unless `keepMeta`. */
   async setWorkSpecs(specs: readonly object[], options: SetWorkSpecOptions = {}): Promise<WorkSpec[]> {
     const inputs = specs.map((spec) => {
       const data = spec instanceof SpecDefinition ? spec.spec : spec;
@@ -105,7 +105,7 @@ export class Namespace {
     });
   }
 
-  /** In name order, each pinned. */
+  /** Pinned handles of all work specs, in name order. */
   async *workSpecs({ pageSize }: PageOptions = {}): AsyncGenerator<WorkSpec, void, undefined> {
     const read = (from: PageStart) =>
       this.#scope.verbs.listWorkSpecs(this.name, { ...pageLimit(pageSize), ...from });
@@ -114,12 +114,12 @@ export class Namespace {
 
   // ---- workers
 
-  /** A handle by name, without asking whether there is such a worker. */
+  /** A handle by name; does not check that the worker exists. */
   worker(name: string): WorkerHandle {
     return new WorkerHandle(this.#scope, name);
   }
 
-  /** In name order; `last` of each tells its state. */
+  /** The workers, in name order; `last` has the state of each. */
   async *workers({ pageSize, ...query }: WorkerListing = {}): AsyncGenerator<WorkerHandle, void, undefined> {
     const read = (from: PageStart) =>
       this.#scope.verbs.listWorkers(this.name, { ...query, ...pageLimit(pageSize), ...from });
@@ -128,12 +128,12 @@ export class Namespace {
 
   // ---- queues and actions
 
-  /** A handle by name, without asking whether there is anything in it. */
+  /** A handle by name; does not check that the queue has messages. */
   queue(name: string): Queue {
     return new Queue(this.#scope, name);
   }
 
-  /** A handle by name, without asking whether there is such a batch. */
+  /** A handle by name; does not check that the batch exists. */
   batch(name: string): Batch {
     return new Batch(this.#scope, name);
   }
@@ -145,12 +145,12 @@ export class Namespace {
     yield* eachRow(read);
   }
 
-  /** The limits that work specs share, in name order, with what runs under them. */
+  /** The limits that work specs share, in name order, with the number of units that run under each. */
   limits(): Promise<SharedLimitRow[]> {
     return this.#scope.verbs.listLimits(this.name);
   }
 
-  /** Defines limits by name, or redefines them as a whole; null deletes one. Others stay. */
+  /** Creates limits, or replaces them completely, by name; null deletes a limit. Other limits do not change. */
   async setLimits(limits: Readonly<Record<string, Omit<SharedLimitInput, "name"> | null>>): Promise<void> {
     const given = Object.entries(limits);
     const inputs = given.flatMap(([name, limit]) => (limit === null ? [] : [{ ...limit, name }]));
@@ -166,13 +166,16 @@ export class Namespace {
     yield* eachRow(read);
   }
 
-  /** Stores records by key; the same again is nothing, other data under a key is refused. Answers which were new. */
+  /**
+   * Stores records by key. Storing the same data again has no effect; other data under an existing key is refused. Returns
+   * which were new.
+   */
   async putActions(actions: Iterable<readonly [key: string, data: object]>): Promise<boolean[]> {
     const inputs = [...actions].map(([key, data]) => ({ key, data: encode(data) }));
     return this.#scope.verbs.putActions(this.name, inputs);
   }
 
-  /** The records of these keys, decoded, null where there is none. */
+  /** The records of these keys, decoded; null for a missing one. */
   async getActions(keys: readonly string[]): Promise<(DataObject | null)[]> {
     const rows = await this.#scope.verbs.getActions(this.name, keys);
     return rows.map((row) => (row === null ? null : decodeData(row.data)));
@@ -185,24 +188,24 @@ export class Namespace {
     yield* eachRow(read);
   }
 
-  /** Answers per key whether it was there. */
+  /** Returns per key whether it existed. */
   async deleteActions(keys: readonly string[]): Promise<boolean[]> {
     return this.#scope.verbs.deleteActions(this.name, keys);
   }
 
-  // ---- looking in
+  // ---- inspection
 
   /** Exact numbers of units by work spec and status. */
   async tally(): Promise<TallyRow[]> {
     return this.#scope.verbs.tally(this.name);
   }
 
-  /** Failed units in groups by what went wrong, of one work spec or of all. */
+  /** Failed units, grouped by error, of one work spec or of all. */
   async failures(query: FailureQuery = {}): Promise<FailureRow[]> {
     return this.#scope.verbs.listFailures(this.name, query);
   }
 
-  /** Per work spec with available units, since when one of them has waited. */
+  /** For each work spec with available units, since when they have waited; see `WaitingSinceRow`. */
   async waitingSince(): Promise<WaitingSinceRow[]> {
     return this.#scope.verbs.waitingSince(this.name);
   }
@@ -212,7 +215,7 @@ export class Namespace {
     return this.#scope.verbs.history(this.name, query);
   }
 
-  /** For every work spec, why such a request would or would not be given work from it. */
+  /** For every work spec, why this request would or would not get work from it. */
   async explain(request: ScheduleRequest = {}): Promise<Explained[]> {
     return this.#scope.verbs.explain(this.name, request);
   }
@@ -221,40 +224,39 @@ export class Namespace {
     return (await this.#scope.verbs.getNamespace(this.name)).settings;
   }
 
-  /** Changes what is given; answers the resulting settings. */
+  /** Changes the given settings; returns all resulting settings. */
   async configure(settings: Partial<NamespaceSettings>): Promise<NamespaceSettings> {
     return (await this.#scope.verbs.setNamespace(this.name, settings)).settings;
   }
 
-  /** Deletes all that is in it. Handles pinned to its work specs, its units and attempts are `gone`. */
+  /** Deletes everything in the namespace. Handles of its units and attempts, and pinned handles of its work specs, then throw `gone`. */
   async delete(): Promise<void> {
     return this.#scope.verbs.deleteNamespace(this.name);
   }
 
   // ---- locks
 
-  /** All paths or none; answers what was refused, or null. */
+  /** Locks all paths or none; returns the refusal, or null. */
   async lock(request: LockRequest): Promise<LockRefusal | null> {
     return this.#scope.verbs.lock(this.name, request);
   }
 
-  /** Each path by itself, in order; answers which were granted. */
+  /** Locks each path separately, in order; returns which were granted. */
   async lockSome(request: LockRequest): Promise<boolean[]> {
     return this.#scope.verbs.lockSome(this.name, request);
   }
 
-  /** Every path must be held by the owner, else nothing changes; answers the first that is not, or null. */
+  /** Renews locks. The owner must hold every path, else nothing changes; returns the first that it does not hold, or null. */
   async renewLocks(request: LockRequest): Promise<LockRefusal | null> {
     return this.#scope.verbs.renewLocks(this.name, request);
   }
 
-  /** As `renewLocks`. */
+  /** Releases locks; refuses as `renewLocks` does. */
   async unlock(request: Pick<LockRequest, "owner" | "paths">): Promise<LockRefusal | null> {
     return this.#scope.verbs.unlock(this.name, request);
   }
 
-  /** The owner of exactly each path, or null. */
-  /** The locks that are held at and below a path, in the order of their labels; all of them without one. */
+  /** The locks that are held at and below a path, in the order of their labels; all locks without a path. */
   async *locks({ path, pageSize }: { path?: LockPath } & PageOptions = {}): AsyncGenerator<
     Lock,
     void,
@@ -266,11 +268,12 @@ export class Namespace {
     );
   }
 
+  /** The owner of each path itself, or null. */
   async readLocks(paths: readonly LockPath[]): Promise<(string | null)[]> {
     return this.#scope.verbs.readLocks(this.name, paths);
   }
 
-  /** Releases everything at and below a path, whoever holds it. */
+  /** Releases all locks at and below a path, whoever holds them. */
   async clearLocks(path: LockPath): Promise<void> {
     return this.#scope.verbs.clearLocks(this.name, path);
   }

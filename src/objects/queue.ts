@@ -1,4 +1,4 @@
-/** A queue of outcomes, by its name. */
+/** The handle of a queue of outcomes, by name. */
 import { decodeData, type DataObject, type QueueMessage, type TakeOptions } from "../core/index.ts";
 import { only, type Scope } from "./scope.ts";
 
@@ -6,9 +6,9 @@ import { only, type Scope } from "./scope.ts";
 export type Message = Omit<QueueMessage, "data"> & { data: DataObject };
 
 export interface MessagesOptions {
-  /** Messages taken with one request; 100. */
+  /** Messages taken with one request; 100 by default. */
   batch?: number;
-  /** How long one request waits; 30 seconds. */
+  /** How long one request waits; 30 seconds by default. */
   waitMs?: number;
   /** Ends the loop. */
   signal?: AbortSignal;
@@ -23,15 +23,15 @@ export class Queue {
     this.name = name;
   }
 
-  /** Takes messages out of the queue, in order; none when there are none, or none came within `waitMs`. */
+  /** Takes messages out of the queue, in order. Returns none if the queue is empty, or stays empty for `waitMs`. */
   async take(options: TakeOptions = {}): Promise<Message[]> {
     const { verbs, ns } = this.#scope;
     return (await verbs.takeMessages(ns, this.name, options)).map(decoded);
   }
 
   /**
-   * Every message as it comes, until the signal aborts. What was taken with one request and not yet looped over when the
-   * loop is left is lost: with `batch: 1` that is nothing.
+   * Yields every message as it arrives, until the signal aborts. If the caller leaves the loop, messages that were taken with the
+   * same request and not yet yielded are lost; with `batch: 1` there are none.
    */
   async *messages(options: MessagesOptions = {}): AsyncGenerator<Message, void, undefined> {
     const { batch = 100, waitMs = 30_000, signal } = options;
@@ -44,7 +44,7 @@ export class Queue {
     return only(await verbs.countMessages(ns, [this.name]));
   }
 
-  /** Removes all messages; answers how many. */
+  /** Removes all messages and returns how many there were. */
   async clear(): Promise<number> {
     const { verbs, ns } = this.#scope;
     return verbs.clearQueue(ns, this.name);

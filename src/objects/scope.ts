@@ -1,4 +1,4 @@
-/** What every handle of a namespace holds, and the few steps that they share. */
+/** The context that all handles of a namespace share, and helpers for them. */
 import {
   cborData,
   CoordinateError,
@@ -17,8 +17,8 @@ import type { WorkerHandle } from "./worker.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
 /**
- * The verbs, the namespace, and how to make other handles. The handles lead to one another (a unit to its attempts,
- * an attempt to its unit); they make each other through here, so that their files need not import in a circle.
+ * The verbs, the namespace, and factories for other handles. Handles make each other (a unit its attempts, an attempt its unit)
+ * through these factories, so that their files have no circular imports.
  */
 export interface Scope {
   readonly verbs: Coordinate;
@@ -29,16 +29,16 @@ export interface Scope {
   ): WorkUnit<Given, Result>;
   attempt<Given extends object, Result extends object>(row: AttemptRow): Attempt<Given, Result>;
   worker(name: string, row?: WorkerRow): WorkerHandle;
-  /** Told when an attempt has lines to store, where somebody sends them without being asked. */
+  /** Called when an attempt has log lines to store. Set by workers, which then send the lines. */
   readonly wrote?: (attempt: Attempt) => void;
 }
 
-/** Its size is judged by whoever implements the verbs: a limit here would refuse what a daemon was configured to take. */
+/** The implementation of the verbs checks the size: a limit here would refuse data that a daemon was configured to accept. */
 const unlimited = { maxBytes: Infinity };
 
 /**
- * Data from what a caller wrote: an object, or data in the encoding it is carried in (JSON text, or the bytes of a CBOR
- * map), which is checked and kept as it is.
+ * Encodes the data of a caller: an object, or data that is already encoded (JSON text, or the bytes of a CBOR map), which is
+ * checked and kept as it is.
  */
 export function encode(data: object | Data): Data {
   if (typeof data === "string") return jsonData(data, unlimited);
@@ -48,7 +48,7 @@ export function encode(data: object | Data): Data {
 export const encodeIfAny = (data: object | Data | null | undefined): Data | null =>
   data === undefined || data === null ? null : encode(data);
 
-/** For a handle of something that was seen: what is not there now has been deleted since. */
+/** For handles of rows that existed: a missing work spec or unit was deleted meanwhile, so the error becomes `gone`. */
 export async function seenBefore<Answer>(name: string, answer: Promise<Answer>): Promise<Answer> {
   try {
     return await answer;
@@ -66,7 +66,7 @@ export function only<Answer>(answers: readonly Answer[]): Answer {
   return answer;
 }
 
-/** Renames the size of a page: `limit` of a loop over everything would read as "at most this many rows". */
+/** Maps `pageSize` to the `limit` of a verb. In a loop over everything, `limit` would read as "at most this many rows". */
 export function pageLimit(pageSize: number | undefined): { limit?: number } {
   return pageSize === undefined ? {} : { limit: pageSize };
 }

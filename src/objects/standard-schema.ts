@@ -1,10 +1,10 @@
 /**
- * Checking data with a schema of zod, valibot, arktype or whatever else follows the Standard Schema (standardschema.dev). No such
- * library is needed, and none is loaded: a schema brings its own check.
+ * Checks data with a schema of zod, valibot, arktype or any other library that follows the Standard Schema (standardschema.dev).
+ * No such library is needed, and none is loaded: a schema brings its own check.
  */
 import { CoordinateError } from "../core/index.ts";
 
-/** As much of a Standard Schema as is used here. */
+/** The part of a Standard Schema that is used here. */
 export interface StandardSchema<Value = unknown> {
   readonly "~standard": {
     readonly version: 1;
@@ -22,7 +22,7 @@ interface Issue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** What the schema makes of a value. Throws `bad_data`, naming the field, for one that it refuses. */
+/** Validates a value and returns the output of the schema. Throws `bad_data`, naming the field, for an invalid value. */
 export async function checkedBy<Value>(
   schema: StandardSchema<Value>,
   value: unknown,

@@ -1,4 +1,4 @@
-/** Waiting for units to end, for as long as it takes: one request waits half a minute at most, and is followed by the next. */
+/** Waits for units to end, for as long as it takes: each request waits at most half a minute, and is followed by the next. */
 import {
   checkOptions,
   CoordinateError,
@@ -14,10 +14,10 @@ export interface WaitForOptions {
   signal?: AbortSignal;
 }
 
-/** Below what proxies take for dead. */
+/** Shorter than the idle timeout of proxies. */
 const roundMs = 30_000;
 
-/** The rows of the units once all have ended; null for one that is gone. Throws `unavailable` when the time was over before. */
+/** Returns the rows of the units once all have ended; null for a deleted one. Throws `unavailable` after the timeout. */
 export async function waitForEnds(
   verbs: Coordinate,
   ns: string,

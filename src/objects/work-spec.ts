@@ -1,4 +1,4 @@
-/** A work spec by its name, or pinned to the one that was seen. */
+/** The handle of a work spec: by name, or pinned to one spec by its id. */
 import {
   eachRow,
   type PageStart,
@@ -33,7 +33,7 @@ import type { WorkUnit } from "./work-unit.ts";
 
 export type { WaitForOptions } from "./waiting.ts";
 
-/** What is read of units whose data may be any object. */
+/** The type of unit data when it is read: `DataObject` where the data may be any object. */
 export type ReadData<Data extends object> = object extends Data ? DataObject : Data;
 
 export type AddOptions = Omit<WorkUnitInput, "name" | "data">;
@@ -45,12 +45,12 @@ export type NewWorkUnit<Data extends object = object> =
 export interface AddProgress {
   /** Units written so far. */
   count: number;
-  /** Those of them that did not exist before. */
+  /** How many of them did not exist before. */
   created: number;
 }
 
 export interface AddManyOptions extends Pick<AddWorkUnitsOptions, "onConflict" | "waitMs" | "signal"> {
-  /** Called after every chunk, with what has been added so far and what the chunk was answered. */
+  /** Called after every chunk, with the totals so far and the answer to the chunk. */
   onProgress?: (progress: AddProgress, chunk: readonly AddedWorkUnit[]) => void;
 }
 
@@ -58,14 +58,14 @@ export type WorkUnitListing = Omit<WorkUnitQuery, "limit"> & PageOptions;
 
 const unitOptions = Object.keys(workUnitInput.properties ?? {});
 
-/** Small enough that no request is long, large enough that the trip does not count. */
+/** Small enough that no request is long, large enough that the round trip does not matter. */
 const chunkSize = 1000;
 
 /**
- * A handle by name means whatever has the name when a method is called, and throws `no_such_work_spec` when nothing
- * has. A pinned one, with an `id`, means the spec that was seen: once that was deleted every method throws `gone`,
- * also when another spec of its name was set since. `Data` is that of its units and `Result` what they are finished with, where the spec was
- * made by `defineSpec`; data is checked by the schema of its definition, if that has one.
+ * A handle by name refers to the spec that has the name when a method is called; methods throw `no_such_work_spec` when there is
+ * none. A pinned handle, with an `id`, refers to one spec: after that spec was deleted every method throws `gone`, even if a new
+ * spec has its name. For a spec made by `defineSpec`, `Data` is the type of the units' data and `Result` the type of their
+ * results; the schema of the definition, if any, checks the data.
  */
 export class WorkSpec<Data extends object = object, Result extends object = DataObject> {
   readonly #scope: Scope;
@@ -94,13 +94,13 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
   }
 
   /**
-   * Replaces the data of a spec that exists, and resets its metadata to what the data derives unless `keepMeta`.
-   * The name cannot be changed (`changed_name`).
+   * Replaces the data of an existing spec and, unless `keepMeta`, resets its metadata to the values that the data gives. The name
+   * cannot be changed (`changed_name`).
    */
   async setData(data: object, options: SetWorkSpecOptions = {}): Promise<void> {
     checkSlips(data);
     const { verbs, ns } = this.#scope;
-    // the verb makes what is not there; a handle is for what is
+    // the verb would create a missing spec; a handle changes only an existing one
     await this.#read();
     const row = only(await verbs.setWorkSpecs(ns, [{ data: encode(data), name: this.name }], options));
     if (this.id !== null && row.id !== this.id) throw missingWorkSpec(this.#ref);
@@ -110,13 +110,13 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
     return (await this.#read()).meta;
   }
 
-  /** Answers the resulting metadata: `continuous` stays off for a spec that cannot be. */
+  /** Returns the resulting metadata: `continuous` stays off for a spec that cannot be continuous. */
   async setMeta(change: WorkSpecMetaChange): Promise<WorkSpecMeta> {
     const { verbs, ns } = this.#scope;
     return verbs.setWorkSpecMeta(ns, this.#ref, change);
   }
 
-  /** No new attempts for its units; those that run go on. */
+  /** Stops new attempts; running ones go on. */
   async pause(): Promise<WorkSpecMeta> {
     return this.setMeta({ paused: true });
   }
@@ -128,7 +128,7 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
   /** Exact numbers of units by status. */
   async counts(): Promise<Tally> {
     const { verbs, ns } = this.#scope;
-    // the tally goes by name: only a look tells that the name is another spec's by now
+    // the tally is by name: for a pinned handle, check that the name still belongs to the same spec
     if (this.id !== null) await this.#read();
     const row = (await verbs.tally(ns)).find(({ workSpec }) => workSpec === this.name);
     if (row === undefined) throw missingWorkSpec(this.#ref);
@@ -136,8 +136,8 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
   }
 
   /**
-   * Its partitions with units that wait, run or are to be tried again, and what holds each back; in name order. None where no rule of
-   * the work spec concerns partitions.
+   * The partitions with units that wait, run or are to be retried, in name order, and what holds each back. None if the work spec
+   * has no rules for partitions.
    */
   async *partitions({ pageSize }: PageOptions = {}): AsyncGenerator<PartitionRow, void, undefined> {
     const { verbs, ns } = this.#scope;
@@ -146,7 +146,7 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
     yield* eachRow(read);
   }
 
-  /** With its units and their attempts. */
+  /** Deletes the spec with its units and their attempts. */
   async delete(): Promise<void> {
     const { verbs, ns } = this.#scope;
     if (!only(await verbs.deleteWorkSpecs(ns, [this.#ref]))) throw missingWorkSpec(this.#ref);
@@ -161,7 +161,7 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
 
   // ---- its units
 
-  /** Adds one unit, or writes over the one of its name, and reads it back. */
+  /** Adds one unit, or overwrites the unit of this name, and reads it back. */
   async addWorkUnit(
     name: string,
     data?: Data | null,
@@ -184,9 +184,9 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
   }
 
   /**
-   * Adds any number of units, in chunks of 1,000, reading no further ahead than one chunk. Each chunk is added whole
-   * or not at all; when one is refused, or the input throws, those before it stay. Several thousand units take
-   * several requests, and others may claim the first before the last is added.
+   * Adds any number of units, in chunks of 1,000, reading no further ahead than one chunk. Each chunk is added whole or not at
+   * all; when one is refused, or the input throws, the chunks before it stay. Several thousand units take several requests, and
+   * workers may claim the first units before the last are added.
    */
   async addWorkUnits(
     units: Iterable<NewWorkUnit<Data>> | AsyncIterable<NewWorkUnit<Data>>,
@@ -215,8 +215,8 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
   }
 
   /**
-   * The matching units in name order, all when nothing is asked for. Reads a page at a time: a unit that changes
-   * while the loop runs is told as it was when its page was read.
+   * Yields the matching units in name order; all units for an empty query. Reads one page at a time: each unit has the state it
+   * had when its page was read.
    */
   async *workUnits({ pageSize, ...query }: WorkUnitListing = {}): AsyncGenerator<
     WorkUnit<ReadData<Data>, Result>,
@@ -230,8 +230,8 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
   }
 
   /**
-   * Waits until all of these units have ended, for `waitMs` at most, and answers them in order as they stand then; null
-   * where there is none.
+   * Waits until all of these units have ended, for at most `waitMs`, and returns their current state, in order; null for
+   * a missing unit.
    */
   async awaitWorkUnits(
     names: readonly string[],
@@ -243,8 +243,8 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
   }
 
   /**
-   * Waits until all of these units have ended, for ever or for `waitMs`, and answers them in order: finished or failed, as their `status` says.
-   * Throws `no_such_work_unit` for one that is not there, `unavailable` when the time was over before all had ended.
+   * Waits until all of these units have ended, at most `waitMs` if given, and returns them in order; `status` tells whether each
+   * finished or failed. Throws `no_such_work_unit` for a missing unit, and `unavailable` when not all have ended in time.
    */
   async wait(
     names: readonly string[],
@@ -258,14 +258,14 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
     });
   }
 
-  /** How many of the selected units there are, by status. */
+  /** Counts the selected units by status. */
   async countWorkUnits(selection: WorkUnitSelection): Promise<Tally> {
     const { verbs, ns } = this.#scope;
     return verbs.countWorkUnits(ns, this.#ref, selection);
   }
 
-  // Many units at once. Each answers how many units it touched, and refuses a selection that names nothing
-  // (`empty_query`); `{ all: true }` means every unit.
+  // Bulk changes. Each returns how many units it touched, and refuses a selection without conditions (`empty_query`); `{ all:
+  // true }` selects every unit.
 
   async setPriorities(selection: WorkUnitSelection, priority: number): Promise<number> {
     const { verbs, ns } = this.#scope;
@@ -277,25 +277,25 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
     return verbs.setWorkUnitPriorities(ns, this.#ref, selection, { adjust: by });
   }
 
-  /** Not before this time, in epoch milliseconds; 0 is at once. */
+  /** The units may not be claimed before this time, in epoch milliseconds; 0 is at once. */
   async setDelays(selection: WorkUnitSelection, notBefore: number): Promise<number> {
     const { verbs, ns } = this.#scope;
     return verbs.setWorkUnitDelays(ns, this.#ref, selection, notBefore);
   }
 
-  /** Lets units be tried again, the failed ones unless told otherwise; their retries are counted anew. */
+  /** Makes units available again, the failed ones by default, and resets their count of retries. */
   async retry(selection: WorkUnitSelection = { statuses: ["failed"] }): Promise<number> {
     const { verbs, ns } = this.#scope;
     return verbs.resetWorkUnits(ns, this.#ref, selection);
   }
 
-  /** Fails those of the units that have not ended, running ones included: their tasks are told. */
+  /** Fails the selected units that have not ended, including running ones, whose tasks are notified. */
   async cancel(selection: WorkUnitSelection, options: CancelOptions = {}): Promise<number> {
     const { verbs, ns } = this.#scope;
     return verbs.cancelWorkUnits(ns, this.#ref, selection, options);
   }
 
-  /** With their attempts. */
+  /** Deletes units with their attempts. */
   async deleteWorkUnits(selection: WorkUnitSelection): Promise<number> {
     const { verbs, ns } = this.#scope;
     return verbs.deleteWorkUnits(ns, this.#ref, selection);

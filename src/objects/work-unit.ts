@@ -1,4 +1,4 @@
-/** A work unit as it was when it was read, and what can be done about it. */
+/** The handle of a work unit: its state when it was last read, and methods to change it. */
 import {
   CoordinateError,
   decodeData,
@@ -19,13 +19,13 @@ import type { Attempt } from "./attempt.ts";
 import { waitForEnds, type WaitForOptions } from "./waiting.ts";
 import { only, seenBefore, type Scope } from "./scope.ts";
 
-/** The unit failed: its message has the first line of what was written down about it, `traceback` all of it. */
+/** The unit failed. The message has the first line of its traceback, `traceback` all of it. */
 export class WorkUnitFailedError extends Error {
   override readonly name = "WorkUnitFailedError";
   readonly workSpecName: string;
   readonly workUnitName: string;
   readonly traceback: string;
-  /** What the last attempt left. */
+  /** The data of the last attempt. */
   readonly data: DataObject;
 
   constructor({ workSpec, name, data }: WorkUnitRow) {
@@ -41,7 +41,7 @@ export class WorkUnitFailedError extends Error {
 
 const firstLine = (text: string): string => /\S.*/.exec(text)?.[0] ?? "no reason given";
 
-/** A unit that was tried too often says so; what went wrong the last time is the cause. */
+/** For a unit that used up its tries, adds the error of the last try, which is the cause. */
 const lastError = ({ last_error: error, tries }: DataObject): string =>
   typeof error === "string" && typeof tries === "number"
     ? `, after ${tries} tries; the last error was ${firstLine(error)}`
@@ -54,10 +54,10 @@ export interface LineageStep {
 }
 
 /**
- * The getters tell what was last read; `refresh()` reads again, as does every method that changes the unit. Once the
- * unit was deleted all methods throw `gone`, also when another unit of its name was added since.
+ * The getters return what was last read; `refresh()` reads again, as does every method that changes the unit. After the unit was
+ * deleted all methods throw `gone`, even if a new unit has its name.
  *
- * Not promised: that nobody deletes and adds the unit anew between the look and the change, which are two requests.
+ * A change is two requests, a read and a write: another client may delete the unit and add it again between them.
  */
 export class WorkUnit<Given extends object = DataObject, Result extends object = DataObject> {
   readonly #scope: Scope;
@@ -119,7 +119,7 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
     return this.#row.dependencies;
   }
 
-  /** The queues that hear of its end. */
+  /** The queues that get a message when the unit ends. */
   get queues(): readonly string[] {
     return this.#row.queues;
   }
@@ -128,7 +128,7 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
     return this.#row.labels;
   }
 
-  /** From when on it is late and goes first, and when it fails unless it has begun; null is never. */
+  /** From `deadline` on the unit is late and goes first; at `expires` it fails unless it has begun. Null is never. */
   get deadline(): number | null {
     return this.#row.deadline ?? null;
   }
@@ -137,7 +137,7 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
     return this.#row.expires ?? null;
   }
 
-  /** What it is counted under where its work spec has rules for each partition; empty for none. */
+  /** The partition that the unit is counted under if its work spec has rules for partitions; empty for none. */
   get partition(): string {
     return this.#row.partition;
   }
@@ -149,11 +149,11 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
   }
 
   /**
-   * The active attempt's data if it has any, else the unit's own; `{}` when there is none. Decoded when first asked
-   * for, and the same object each time. Changing it changes nothing in the store.
+   * The active attempt's data if it has any, else the unit's own; `{}` when there is none. Decoded on first access, and the same
+   * object each time. Changing it has no effect on the store.
    */
   get data(): Given | Result {
-    // the types say what the units of the work spec were declared to have
+    // the type is the one that the work spec declares for its units
     this.#data ??= (this.#row.data === null ? {} : decodeData(this.#row.data)) as Given | Result;
     return this.#data;
   }
@@ -173,7 +173,7 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
     return this;
   }
 
-  /** Waits until it has ended, for `waitMs` at most, and tells where it stands then. */
+  /** Waits until the unit has ended, for at most `waitMs`, and updates this handle. */
   async ended(options: WaitOptions = {}): Promise<this> {
     const { verbs, ns } = this.#scope;
     const row = only(await this.#seen(verbs.awaitWorkUnits(ns, this.#ref, [this.name], options)));
@@ -184,8 +184,8 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
   }
 
   /**
-   * What its task returned. Waits until the unit has ended, for ever or for `waitMs`. Throws a `WorkUnitFailedError` when it failed, `gone` when
-   * it was deleted, and `unavailable` when the time was over; when the signal aborts, what it was aborted with.
+   * The result of the task. Waits until the unit has ended, at most `waitMs` if given. Throws a `WorkUnitFailedError` when it
+   * failed, `gone` when it was deleted, `unavailable` after the timeout, and the reason of the signal when that aborts.
    */
   async result(options: WaitForOptions = {}): Promise<Result> {
     const { verbs, ns } = this.#scope;
@@ -194,18 +194,18 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
     this.#row = row;
     this.#data = null;
     if (row.status === "failed") throw new WorkUnitFailedError(row);
-    // finished: the data is what the attempt was finished with
+    // the unit has finished: its data is the result
     return this.data as Result;
   }
 
-  /** How far the running attempt has come, as its worker last said; null when it said nothing, and when nothing runs. */
+  /** The last progress report of the running attempt; null when there is none, and when nothing runs. */
   get progress(): AttemptProgress | null {
     return this.#row.activeAttempt?.progress ?? null;
   }
 
   /**
-   * Fails the unit, whether it waits or runs; the task of a running one is told. `by` and `why` are kept in its traceback. A unit that has ended is
-   * left as it is.
+   * Fails the unit, whether it waits or runs; the task of a running unit is notified. `by` and `why` are kept in its traceback. A
+   * unit that has ended is not changed.
    */
   async cancel(options: CancelOptions = {}): Promise<this> {
     return this.#change((verbs, ns, ref, which) => verbs.cancelWorkUnits(ns, ref, which, options));
@@ -238,14 +238,14 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
   }
 
   /**
-   * Takes the unit from its active attempt: it is available again with its own data, its history stays, and its
-   * retries are counted anew. A unit without an active attempt is left as it is.
+   * Detaches the unit from its active attempt: it is available again with its own data, keeps its history, and its retries are
+   * counted from zero. A unit without an active attempt is not changed.
    */
   async clearActiveAttempt(): Promise<this> {
     return this.#change((verbs, ns, ref, which) => verbs.resetWorkUnits(ns, ref, which));
   }
 
-  /** With its attempts. */
+  /** Deletes the unit with its attempts. */
   async delete(): Promise<void> {
     const { verbs, ns } = this.#scope;
     await this.refresh();
@@ -254,8 +254,8 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
   }
 
   /**
-   * What led here, nearest first: the attempt whose output made this unit and the unit it was for, then what made
-   * that one, and so on. Ends at a unit that nobody's output made, at one that was deleted, and where a loop closes.
+   * The origin of this unit, nearest step first: the attempt whose output made this unit, with the unit of that attempt, then the
+   * origin of that unit, and so on. Ends at a unit that no output made, at a deleted one, and where a cycle closes.
    */
   async lineage(): Promise<LineageStep[]> {
     const { verbs, ns } = this.#scope;
@@ -279,7 +279,7 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
     return steps;
   }
 
-  /** A look first, so that a unit of the same name that came later is left alone; and one after, to tell the result. */
+  /** Reads the unit first, so that a newer unit of the same name is not changed, and again afterwards, to return the new state. */
   async #change(
     step: (
       verbs: Scope["verbs"],
@@ -299,7 +299,7 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
   }
 }
 
-/** No units, where the work spec was deleted since. */
+/** Returns no units if the work spec was deleted meanwhile. */
 function noneOfNoSpec(error: unknown): [] {
   if (isCoordinateError(error, "no_such_work_spec")) return [];
   throw error;

@@ -1,4 +1,4 @@
-/** A worker by its name: what it asks for, and what it says of itself. */
+/** The handle of a worker, by name: requests work and reports the state of the worker. */
 import {
   eachRow,
   type PageStart,
@@ -15,7 +15,7 @@ import type { Attempt } from "./attempt.ts";
 import { encodeIfAny, only, pageLimit, seenBefore, type PageOptions, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
-/** What is known of a worker; its data, the environment it uploaded last, is decoded. */
+/** The state of a worker, with its data (the environment that it last uploaded) decoded. */
 export type WorkerState = Omit<WorkerRow, "data"> & { data: DataObject | null };
 
 /** As a worker change, with data as a plain object. */
@@ -23,7 +23,7 @@ export type WorkerUpdate = Omit<WorkerChange, "name" | "data"> & { data?: object
 
 export type CheckIn = Pick<WorkerUpdate, "mode" | "data" | "lastUpdate" | "expiration" | "parent">;
 
-/** A worker comes to be when it first asks for work, checks in or is changed; a handle alone creates nothing. */
+/** A worker is created when it first requests work, checks in or is updated; a handle alone creates nothing. */
 export class WorkerHandle {
   readonly name: string;
   readonly #scope: Scope;
@@ -35,12 +35,12 @@ export class WorkerHandle {
     this.#row = row;
   }
 
-  /** What was last heard of it, without asking again; null before anything was. */
+  /** The last known state, without a request; null before any was read. */
   get last(): WorkerState | null {
     return this.#row === null ? null : readState(this.#row);
   }
 
-  /** Asks for its state. Throws `no_such_worker` when it is not known. */
+  /** Reads the state. Throws `no_such_worker` for an unknown worker. */
   async state(): Promise<WorkerState> {
     const row = await this.#read();
     if (row === null) throw new CoordinateError("no_such_worker", this.name);
@@ -48,8 +48,8 @@ export class WorkerHandle {
   }
 
   /**
-   * Asks for work: attempts of one work spec, or none. With `waitMs`, waits that long for work to come; `signal` ends
-   * the wait, which then answers with none.
+   * Requests work: attempts of one work spec, or none. With `waitMs`, waits that long for work; `signal` ends the wait, which
+   * then returns none.
    */
   async requestAttempts(request: Omit<AttemptRequest, "worker"> = {}): Promise<Attempt[]> {
     const { verbs, ns } = this.#scope;
@@ -58,8 +58,8 @@ export class WorkerHandle {
   }
 
   /**
-   * Makes an attempt for this unit, wherever it stands and whatever the scheduler would say; what was its active
-   * attempt loses its lease. Throws `gone` when the unit was deleted.
+   * Makes an attempt for this unit, whatever its status and whatever the scheduler would decide. Its active attempt, if any,
+   * loses its lease. Throws `gone` when the unit was deleted.
    */
   async makeAttempt(unit: WorkUnit, { lifetimeMs }: { lifetimeMs?: number } = {}): Promise<Attempt> {
     const { verbs, ns } = this.#scope;
@@ -73,7 +73,7 @@ export class WorkerHandle {
     return this.#scope.attempt(only(await seenBefore(unit.name, verbs.makeAttempts(ns, [make]))));
   }
 
-  /** Changes what is given and nothing else; `active: true` makes it a check-in. Answers the resulting state. */
+  /** Changes only the given fields; `active: true` makes it a check-in. Returns the resulting state. */
   async update({ data, ...change }: WorkerUpdate): Promise<WorkerState> {
     const { verbs, ns } = this.#scope;
     const encoded = data === undefined ? {} : { data: encodeIfAny(data) };
@@ -82,17 +82,17 @@ export class WorkerHandle {
     return readState(row);
   }
 
-  /** Says that it is alive: active for another 15 minutes, or until `expiration`. */
+  /** Reports that the worker is alive: active for another 15 minutes, or until `expiration`. */
   async checkIn(state: CheckIn = {}): Promise<WorkerState> {
     return this.update({ ...state, active: true });
   }
 
-  /** Says that it has stopped. */
+  /** Reports that the worker has stopped. */
   async deactivate(): Promise<WorkerState> {
     return this.update({ active: false });
   }
 
-  /** Null clears it. A parent that is not known is created; a worker cannot be its own ancestor (`worker_cycle`). */
+  /** Null clears the parent. An unknown parent is created; a worker cannot be its own ancestor (`worker_cycle`). */
   async setParent(parent: WorkerHandle | string | null): Promise<WorkerState> {
     return this.update({ parent: parent instanceof WorkerHandle ? parent.name : parent });
   }
@@ -102,7 +102,7 @@ export class WorkerHandle {
     return parent === null ? null : this.#scope.worker(parent);
   }
 
-  /** In name order. */
+  /** The child workers, in name order. */
   async *children(options: PageOptions = {}): AsyncGenerator<WorkerHandle, void, undefined> {
     const { verbs, ns } = this.#scope;
     const read = (from: PageStart) =>
@@ -110,7 +110,7 @@ export class WorkerHandle {
     for await (const row of eachRow(read)) yield this.#scope.worker(row.name, row);
   }
 
-  /** What it should do: its own setting, else its namespace's. A worker that is not known has only the latter. */
+  /** The desired state: the worker's own setting, else that of its namespace. An unknown worker has only the latter. */
   async desired(): Promise<DesiredState> {
     const { verbs, ns } = this.#scope;
     return (await this.#read())?.desired ?? (await verbs.getNamespace(ns)).settings.desired;
@@ -121,7 +121,10 @@ export class WorkerHandle {
     return this.update({ desired });
   }
 
-  /** `active`: those it holds now. `all`: every one it ever made, newest first. `children`: active ones of its children. */
+  /**
+   * `active`: attempts that it holds now. `all`: all attempts that it ever made, newest first. `children`: active attempts
+   * of its children.
+   */
   async *attempts(
     which: WorkerAttemptQuery["which"] = "active",
     options: PageOptions = {},

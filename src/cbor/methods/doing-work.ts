@@ -1,4 +1,4 @@
-/** Getting work and saying what became of it, by the names that Python calls. */
+/** The Python methods to get work and to report its outcome. */
 import {
   serveVerb,
   type AttemptAction,
@@ -27,10 +27,10 @@ import { badArgument } from "../scan.ts";
 import type { Writer } from "../write.ts";
 import { writeData } from "./work-units.ts";
 
-/** Leases in seconds: what is asked for is given between these. */
+/** The range of leases, in seconds. */
 const shortestLease = 1;
 const longestLease = 86_400;
-/** Where no sense can be made of what was asked, and for renewals that say nothing. */
+/** For requests below the shortest lease, and for renewals without a lease time. */
 const renewedLease = 300;
 const defaultLease = 900;
 
@@ -43,7 +43,7 @@ const getWork = method(1, 2, async (call, [id, item]) => {
     worker,
     number: Math.min(Math.max(1, Math.trunc(maxJobs ?? 1)), 1_000_000),
     lifetimeMs: readLease(options.number("lease_time")) * 1000,
-    // Python workers run Python: specs that say another runtime are not for them
+    // Python workers run only Python: no work specs of other runtimes
     runtimes: [""],
   };
   const specs = options.names("work_spec_names", 10_000);
@@ -53,7 +53,7 @@ const getWork = method(1, 2, async (call, [id, item]) => {
   const attempts = await serveVerb(coordinate, "requestAttempts", [ns, request], callerOf(call));
   fencing.speaksFor(worker);
   fencing.remember(attempts);
-  // the one shape for a single job, the other for any other number that was asked for, 0 included
+  // a single job is answered as a tuple; any other requested number, 0 included, as a list
   if (maxJobs === undefined || maxJobs === 1) return pair((to) => writeJob(to, attempts[0]));
   return pair((to) => {
     to.array(attempts.length);
@@ -80,7 +80,7 @@ interface Update {
   key: string;
   status: number;
   data: Data | null;
-  /** How long the lease is from now, in milliseconds; 0 or less gives it back. */
+  /** The length of the lease from now, in milliseconds; 0 or less gives it back. */
   leaseMs: number;
   worker: string | undefined;
   /** Exactly what an operator's `retry` sends: `{lease_time: 0, status: 1}`. No worker sends this. */
@@ -91,8 +91,8 @@ const lostLease = no("lost lease");
 const unchanged = no();
 
 /**
- * The state a unit is in and the state it is to get decide together what is done. Who may do it is decided by the
- * attempt that is meant (see fencing.ts), and by the verb, which knows whether that one is still the active one.
+ * The current and the requested status of a unit together decide what is done. Whether the caller may do it depends on the
+ * attempt that is meant (see fencing.ts), and on the verb, which knows whether that attempt is still active.
  */
 const updateWorkUnit = method(2, 3, async (call, [name, key, item]) =>
   inBand(
@@ -115,7 +115,7 @@ const updateWorkUnit = method(2, 3, async (call, [name, key, item]) =>
   ),
 );
 
-/** What is done to a pending attempt. A number that is no status is refused before anything is looked at. */
+/** The action for a pending attempt. `checkStatus` has already refused numbers that are no status. */
 function actionOf({ status: wanted, leaseMs }: Update): AttemptAction {
   if (wanted === status.finished) return "finish";
   if (wanted === status.failed) return "fail";
@@ -123,11 +123,11 @@ function actionOf({ status: wanted, leaseMs }: Update): AttemptAction {
   return "renew";
 }
 
-/** The connection was given an attempt of this unit: that one is meant, wherever the unit stands by now. */
+/** The connection was given an attempt of this unit: the update is about that attempt, whatever the status of the unit is by now. */
 async function updateKnown(call: Call, update: Update, attempt: string): Promise<Result> {
   const { fencing } = call;
   checkStatus(update.status, null);
-  // ending an ended attempt anew is an operator's wish, and about the unit
+  // giving back or renewing a unit that has ended is an operator's request, and is about the unit
   const action = actionOf(update);
   if (action === "expire" || action === "renew") {
     const row = await findUnit(call, update);
@@ -137,11 +137,11 @@ async function updateKnown(call: Call, update: Update, attempt: string): Promise
   const changed = await settle(call, update, attempt, action);
   if (action === "expire") fencing.forget(update.spec, update.key);
   if (changed.error !== "no_such_attempt" && changed.error !== "gone") return answer(changed);
-  // the unit was deleted; one that was added since is another one
+  // the unit was deleted; a unit of its name that was added since is another one
   return (await findUnit(call, update)) === null ? noSuchUnit(update) : lostLease;
 }
 
-/** The connection was given none: the unit's state says what is meant, if it may be meant. */
+/** The connection was given no attempt of this unit: the status of the unit decides what is meant, if the connection may update it. */
 async function updateUnknown(call: Call, update: Update): Promise<Result> {
   const { coordinate, ns, fencing } = call;
   const row = await findUnit(call, update);
@@ -150,13 +150,13 @@ async function updateUnknown(call: Call, update: Update): Promise<Result> {
   checkStatus(update.status, null);
   const active = row.activeAttempt;
   if (active === null) return updateWaiting(call, update, row);
-  // an operator takes the unit away from whoever has it, and means to
+  // the retry of an operator takes the unit from its worker on purpose
   const isMeant = update.isRetry || (await fencing.accepts(coordinate, ns, row, active, update.worker));
   if (!isMeant) return lostLease;
   return answer(await settle(call, update, active.id, actionOf(update)));
 }
 
-/** A unit that waits. To end it is to make an attempt that ends; but not over one that may be late. */
+/** Updates a waiting unit. To end it, makes a new attempt and settles that, unless an expired attempt may still be settled late. */
 async function updateWaiting(call: Call, update: Update, row: WorkUnitRow): Promise<Result> {
   const { coordinate, ns, fencing } = call;
   if (update.status === status.none || update.status === status.available) {
@@ -175,7 +175,7 @@ async function updateWaiting(call: Call, update: Update, row: WorkUnitRow): Prom
     if (latest?.status === "expired") {
       if (!(await fencing.accepts(coordinate, ns, row, latest, update.worker))) return lostLease;
       const changed = await settle(call, update, latest.id, actionOf(update));
-      // one that was cleared, and not just late, is no longer anybody's: the unit is free to be taken
+      // the attempt was cleared and is not just late: no worker holds the unit, so a new attempt may be made
       if (changed.error !== "lost_lease") return answer(changed);
     }
   }
@@ -193,7 +193,7 @@ async function updateWaiting(call: Call, update: Update, row: WorkUnitRow): Prom
   return answer(await settle(call, update, made.id, actionOf(update)));
 }
 
-/** A unit that has ended. Failed then finished is finished; it may be made available again; nothing else changes it. */
+/** Updates an ended unit. A failed unit can become finished, and an ended one available again; nothing else changes it. */
 async function updateEnded(call: Call, update: Update, row: WorkUnitRow): Promise<Result> {
   const { coordinate, ns, fencing } = call;
   checkStatus(update.status, row.status === "finished" ? "finished" : "failed");
@@ -234,7 +234,7 @@ async function settle(
   return changed;
 }
 
-/** What was done before, or cannot be undone, is a harmless no; a lost lease says so. */
+/** A change that was made before, or cannot be undone, is answered with a harmless false; a lost lease with a message. */
 function answer({ error, changed }: AttemptChanged): Result {
   if (error === null) return changed ? yes : unchanged;
   return error === "lost_lease" ? lostLease : error === "not_pending" ? unchanged : no(error);

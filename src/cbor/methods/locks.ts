@@ -1,4 +1,4 @@
-/** Locks on paths of a tree, by the names that Python calls. */
+/** The Python methods about locks on paths of a tree. */
 import { Buffer } from "node:buffer";
 import { cborData, CoordinateError, type LockPath } from "../../core/index.ts";
 import { method, no, number, optionalName, pair, RpcError, yes } from "../call.ts";
@@ -7,7 +7,7 @@ import { Writer } from "../write.ts";
 
 const longestTimeout = 1_000_000;
 
-/** Milliseconds; what is absent, null or 0 is left to the verb, which gives a minute. */
+/** The timeout in milliseconds. Absent, null and 0 use the default of the verb, a minute. */
 function readTimeout(item: Item | undefined): number {
   if (item === undefined || item.isNull) return 0;
   const seconds = Math.trunc(item.number("timeout"));
@@ -17,7 +17,7 @@ function readTimeout(item: Item | undefined): number {
 
 interface Key {
   path: LockPath;
-  /** The labels as they came, to be answered so. */
+  /** The labels in their original encoding, for the answer. */
   labels: readonly Uint8Array[];
 }
 
@@ -42,19 +42,19 @@ function readKey(item: Item): Key {
   return { path: labels.map(labelText), labels: labels.map((label) => label.slice()) };
 }
 
-/** A character that no text has, before the labels that are no text. */
+/** The prefix of labels that are not text: a character that no text has. */
 const mark = "\ufdd0";
 
 /**
- * A label as a string, different labels as different ones. Text and bytes of the same content are the same label:
- * Python clients mix them without noticing. Numbers and the rest keep to themselves, by type and value.
+ * A label as a string; different labels give different strings. Text and bytes of the same content are the same label: Python
+ * clients mix them without noticing. Numbers and all other values differ by type and value.
  */
 function labelText(label: Item): string {
   if (label.kind === "string") {
     const text = label.text("label");
     return text.startsWith(mark) ? mark + text : text;
   }
-  // a label may be any value, and goes back to the client as it came: it must be one that the client can read
+  // a label may be any value and is sent back unchanged, so it must be one that the client can read
   if (label.kind === "list" || label.kind === "map" || label.kind === "other")
     cborData(Buffer.concat([Buffer.of(0xa1, 0x00), label.slice()]));
   const isFloat = label.bytes[label.at]! >= 0xf9;
@@ -67,7 +67,7 @@ function labelText(label: Item): string {
   return mark + Buffer.from(bytes).toString("hex");
 }
 
-/** As Go prints a list. */
+/** A list as Go prints it. */
 const show = (path: LockPath): string => `[${path.join(" ")}]`;
 
 const lock = method(3, 3, async ({ coordinate, ns }, [id, timeout, keys]) => {
@@ -127,7 +127,7 @@ const readlock = method(1, 1, async ({ coordinate, ns }, [keys]) => {
   };
 });
 
-/** Everything below a first label, whoever holds it. It has nothing to do with the namespaces of Coordinate. */
+/** Releases all locks below a first label, whoever holds them. Unrelated to the namespaces of Coordinate. */
 const deleteNamespace = method(1, 1, async ({ coordinate, ns }, [label]) => {
   if (label === undefined) throw new RpcError("cannot decode key paths");
   await coordinate.clearLocks(ns, [labelText(label)]);

@@ -1,4 +1,4 @@
-/** Work specs, by the names that Python calls. */
+/** The Python methods about work specs. */
 import { Buffer } from "node:buffer";
 import { dataToCbor, eachRow, firstRows, type Data, type WorkSpecMetaChange } from "../../core/index.ts";
 import {
@@ -30,7 +30,7 @@ const getWorkSpec = method(1, 1, async ({ coordinate, ns }, [name]) => {
   return row === null || row === undefined ? nothing : specData(row.data);
 });
 
-/** A page starts with the name `start`, and the answer's second half is the name that the next one starts with. */
+/** A page starts at the name `start`; the second half of the answer is the name at which the next page starts. */
 const listWorkSpecs = method(0, 1, async ({ coordinate, ns }, [item]) => {
   const options = new Options(item);
   const start = options.text("start") ?? "";
@@ -109,7 +109,7 @@ const getWorkSpecMeta = method(1, 1, async ({ coordinate, ns }, [name]) =>
       to.map(5);
       to.text("status").number(meta.paused ? paused : runnable);
       to.text("continuous").boolean(meta.continuous);
-      // a float, as it always was: Python divides whole numbers in another way
+      // always a float, as in the old daemons: Python divides integers differently
       to.text("interval").float(meta.intervalMs / 1000);
       to.text("max_running").number(meta.maxRunning);
       to.text("weight").number(meta.weight);
@@ -117,13 +117,13 @@ const getWorkSpecMeta = method(1, 1, async ({ coordinate, ns }, [name]) =>
   }),
 );
 
-/** `archive`: what is to be kept is said by each spec's retention; the daemon sees to it, and may be asked to do so now. */
+/** `archive`: the retention of each spec tells what is kept. The daemon enforces it by itself; this call asks it to do so now. */
 const archive = method(0, 1, async ({ settings }: Call) => {
   await settings.archive?.();
   return nothing;
 });
 
-/** The data of a spec as it was set, but that Python imports `module` and `run_function` and needs bytes for that. */
+/** The data of a spec as it was set, except that `module` and `run_function` are bytes: Python needs bytes to import them. */
 function specData(data: Data): Result {
   const bytes = Buffer.from(dataToCbor(data));
   return (to) => to.raw(withByteNames(bytes));
@@ -147,7 +147,7 @@ function withByteNames(data: Buffer): Uint8Array {
   return changed ?? data;
 }
 
-/** Text and byte strings differ in their heads only, here and in each part of one of indefinite length. */
+/** Turns text into a byte string. Only the heads differ: of the string, and of each part of a string of indefinite length. */
 function makeBytes(bytes: Buffer, at: number): void {
   const info = bytes[at]! & 31;
   bytes[at] = (major.bytes << 5) | info;

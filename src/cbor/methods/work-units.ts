@@ -1,4 +1,4 @@
-/** Work units, by the names that Python calls. */
+/** The Python methods about work units. */
 import { Buffer } from "node:buffer";
 import {
   cborData,
@@ -34,7 +34,7 @@ import {
 import { Item } from "../item.ts";
 import type { Writer } from "../write.ts";
 
-/** The numbers of the old wire. What is delayed will be available without anybody's doing, and counts as that. */
+/** The status numbers of the old protocol. A delayed unit becomes available by itself, so it counts as available. */
 export const statusNumbers: Readonly<Record<WorkUnitStatus, number>> = {
   available: 1,
   delayed: 1,
@@ -49,7 +49,7 @@ function statusesOf(numbers: readonly number[]): WorkUnitStatus[] {
   return all.filter(([, value]) => numbers.includes(value)).map(([status]) => status);
 }
 
-/** Units are read in turns of this many, so that a batch of a million does not stop everybody else. */
+/** Units are read in slices of this many, so that a batch of a million does not block all other callers. */
 const turn = 5000;
 
 const addWorkUnits = method(2, 2, async (call, [name, items]) =>
@@ -67,7 +67,7 @@ const addWorkUnits = method(2, 2, async (call, [name, items]) =>
       let read = 0;
       let tooMany = false;
       for (const item of list(items, "work units")) {
-        // beyond what one call may hold, all are checked before the first is added
+        // if there are more units than one call may have, all are checked before the first is added
         if (tooMany) readUnit(item, settings);
         else units.push(readUnit(item, settings));
         if (units.length > settings.maxItems) {
@@ -109,7 +109,7 @@ function readUnit(item: Item, { dataLimits }: Call["settings"]): WorkUnitInput {
     if (priority.kind !== "number") throw new RpcError("priority must be a number");
     unit.priority = finite(priority, "priority");
   }
-  // a time that has passed is no delay, as it always was for these clients
+  // a negative delay counts as none, as it always did for these clients
   if (delay !== undefined) unit.delayMs = Math.max(0, Math.round(delay * 1000));
   return unit;
 }
@@ -143,7 +143,7 @@ const getWorkUnits = method(2, 2, async ({ coordinate, ns, settings }, [name, it
   }),
 );
 
-/** One number or several; null for none, which is no filter. */
+/** One number or a list of them; null for none, which means no filter. */
 function readStates(item: Item | undefined): number[] | null {
   if (item === undefined) return null;
   if (item.kind === "number") return [item.number("state")];
@@ -152,7 +152,7 @@ function readStates(item: Item | undefined): number[] | null {
   for (const one of list(item, "state")) {
     empty = false;
     const state = one.number("state");
-    // a number that is no status matches nothing, and a list of a million of them need not be kept
+    // a number that is no status matches nothing: it is dropped, so that a list of a million of them is not kept
     if (state >= 1 && state <= 5) states.add(state);
   }
   return empty ? null : [...states];
@@ -160,7 +160,7 @@ function readStates(item: Item | undefined): number[] | null {
 
 const present = (rows: readonly (WorkUnitRow | null)[]): WorkUnitRow[] => rows.filter((row) => row !== null);
 
-/** A list of tuples: Python slices the one and compares the others. */
+/** A list of tuples: Python slices the list and compares the tuples. */
 function unitList(rows: readonly WorkUnitRow[]): Result {
   return pair((to) => {
     to.array(rows.length);
@@ -168,7 +168,7 @@ function unitList(rows: readonly WorkUnitRow[]): Result {
   });
 }
 
-/** A unit without data has an empty dictionary on this wire: Python looks for keys in it, and null is no unit. */
+/** Writes an empty dictionary for a unit without data: Python looks for keys in it, and null means that there is no unit. */
 export function writeData(to: Writer, data: Data | null): void {
   to.raw(dataToCbor(data ?? noData));
 }
@@ -200,7 +200,7 @@ function writeStatus(to: Writer, row: WorkUnitRow | null): void {
   if (traceback !== null) to.text("traceback").raw(traceback);
 }
 
-/** As it was stored, whatever it is: a client that wrote bytes does not expect text. */
+/** The traceback exactly as it was stored: a client that wrote bytes does not expect text. */
 function tracebackOf(data: Data): Buffer | null {
   const bytes = dataToCbor(data);
   const whole = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -222,7 +222,7 @@ const countWorkUnits = method(1, 1, async ({ coordinate, ns }, [name]) =>
     };
     if (row !== undefined) {
       for (const [status, count] of Object.entries(row.counts)) add(status as WorkUnitStatus, count);
-      // units that were archived are still counted, as they were before
+      // archived units stay in the counts
       add("finished", row.removed.finished);
       add("failed", row.removed.failed);
     }
@@ -244,7 +244,7 @@ const prioritizeWorkUnits = method(2, 2, async ({ coordinate, ns, settings }, [n
       const priority = options.number("priority");
       const adjustment = options.number("adjustment");
       const change = priority !== undefined ? { set: priority } : { adjust: adjustment ?? 0 };
-      // asked for even when nothing changes: the spec may not be there
+      // called even if nothing changes: the work spec may be missing
       await coordinate.setWorkUnitPriorities(ns, spec, { names: keys }, change);
       return yes;
     },
@@ -255,13 +255,13 @@ const delWorkUnits = method(2, 2, async ({ coordinate, ns, settings }, [name, it
   inBand(number(0), async () => {
     const spec = specName(name);
     const selection = readSelection(new Options(item), settings.maxItems);
-    // even where nothing is to be deleted: the spec may not be there
+    // called even if nothing is selected: the work spec may be missing
     const deleted = await coordinate.deleteWorkUnits(ns, spec, selection ?? { names: [] });
     return pair(number(deleted), selection === null ? "no usable options to del_work_units" : null);
   }),
 );
 
-/** Null when the options say nothing: then nothing is meant, and not everything. */
+/** Null when the options have no condition: then nothing is selected, and not everything. */
 function readSelection(options: Options, max: number): WorkUnitSelection | null {
   if (options.boolean("all") === true) return { all: true };
   const keys = options.names("work_unit_keys", max);

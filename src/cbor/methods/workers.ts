@@ -1,4 +1,4 @@
-/** Workers, by the names that Python calls; and the few calls about the daemon itself. */
+/** The Python methods about workers, and the few about the daemon itself. */
 import {
   dataToCbor,
   eachRow,
@@ -39,7 +39,7 @@ const workerHeartbeat = method(5, 5, async (call, [id, mode, expireSeconds, data
       parent: parent === "" ? null : parent,
       active: true,
       mode: optionalName(mode, "mode"),
-      // an empty environment, and not none: that is how a registered worker differs from one that only asked for work
+      // an empty environment instead of none: this distinguishes a registered worker from one that only requested work
       data: data?.data("data", settings.dataLimits) ?? encodeData({}),
       expiration: clock.now() + Math.round(life * 1000),
     },
@@ -67,7 +67,7 @@ async function listWorkers({ coordinate, ns }: Call, query: WorkerQuery): Promis
   return rows;
 }
 
-/** Those that are alive and have registered; one that merely asked for work, or was named as a parent, has not. */
+/** The active workers that have registered; a worker that only requested work, or was only named as a parent, has not. */
 async function registered(call: Call): Promise<WorkerRow[]> {
   const rows = await listWorkers(call, { active: true });
   return rows.filter(({ mode, data }) => mode !== "" || data !== null);
@@ -106,14 +106,14 @@ const workerStats = method(0, 0, async (call) => {
   };
 });
 
-/** What each child holds now. Whoever asks may end these jobs: a parent does, when they are overdue. */
+/** The units that each child holds now. The caller may end these jobs, as a parent does when they are overdue. */
 const getChildWorkUnits = method(1, 1, async (call, [id]) => {
   const { coordinate, ns, fencing } = call;
   const parent = optionalName(id, "worker_id");
   const children = new Map<string, AttemptRow[]>();
   for (const { name } of await listWorkers(call, { parent, active: true })) children.set(name, []);
   const held = eachRow((from) => coordinate.listWorkerAttempts(ns, parent, { which: "children", ...from }));
-  // a child that has left is no longer shown: its record is gone, and the parent would look for it in vain
+  // a child that has left is not shown: its record is gone, and the parent could not find it
   for await (const attempt of held)
     if (attempt.status === "pending") children.get(attempt.worker)?.push(attempt);
   for (const attempts of children.values()) fencing.remember(attempts);
@@ -128,7 +128,7 @@ const getChildWorkUnits = method(1, 1, async (call, [id]) => {
         to.text("work_unit_key").nameBytes(attempt.workUnit);
         writeData(to.text("work_unit_data"), attempt.data);
         to.text("worker_id").name(attempt.worker);
-        // a number always: Python takes null for long overdue, and kills the child
+        // always a number: Python treats null as long overdue, and kills the child
         to.text("expires").number(unixSeconds(attempt.expirationTime));
       }
     }

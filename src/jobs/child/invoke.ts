@@ -1,4 +1,4 @@
-/** One run of a function: load it, call it, look at what it gave. Whatever happens is an outcome; nothing is thrown. */
+/** Runs a function once: loads it, calls it and checks its result. Every error becomes an outcome; nothing is thrown. */
 import { inspect } from "node:util";
 import type { Action } from "../action.ts";
 import { currentStorage, type CurrentJob, type FinishedDependency } from "../current.ts";
@@ -6,7 +6,7 @@ import type { JobError, JobErrorFrame, JobOutcome } from "../job.ts";
 import { jsonValue, NotJsonError } from "../json.ts";
 import { LoadError, type Loader } from "./load.ts";
 
-/** What is said to whoever runs the function. JSON. */
+/** The request to run a function. JSON. */
 export interface RunRequest {
   readonly id: string;
   readonly name: string;
@@ -32,7 +32,7 @@ export async function invoke(request: RunRequest, context: InvokeContext): Promi
     codeVersion = version;
     phase = "execute";
     const { args, kwargs } = request;
-    // JavaScript has no arguments by name: they are one object, after the others
+    // JavaScript has no named arguments: they are passed as one object, after the others
     const given = Object.keys(kwargs).length === 0 ? args : [...args, kwargs];
     const value = await currentStorage.run(current(request, context), () => fn(...given));
     phase = "serialise";
@@ -48,11 +48,11 @@ function current(request: RunRequest, { signal, onProgress }: InvokeContext): Cu
   return { id, name, category, attempt, dependencies, signal, progress };
 }
 
-/** Longer ones help nobody and are stored a million times. */
+/** Longer messages and tracebacks are cut: they do not help, and many jobs may store the same one. */
 const longest = 16 * 1024;
 const maxFrames = 20;
 
-/** Anything can be thrown; an error has a stack, and its causes beneath it. */
+/** The error of a job, from any thrown value. The traceback of an Error has its stack and those of its causes. */
 export function jobError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobError {
   const plain = thrown instanceof LoadError || thrown instanceof NotJsonError;
   const message = thrown instanceof Error ? thrown.message : `${typeof thrown} thrown: ${show(thrown)}`;

@@ -1,6 +1,6 @@
 /**
- * From an action to the function it means. Functions of modules are loaded from files below the roots of the worker and
- * from nowhere else; inline functions are compiled, after their hash was checked. Both are kept for the next job.
+ * Loads the function of an action. Functions of modules are loaded only from files below the roots of the worker. Inline
+ * functions are compiled after their hash was checked. Both are cached for later jobs.
  */
 import { existsSync, realpathSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -18,20 +18,20 @@ export interface Loaded {
   readonly version: string;
 }
 
-/** A function that cannot be loaded: the message is for the person who scheduled it, the place in here is not. */
+/** Thrown for a function that cannot be loaded. The message is for the person who scheduled the job; the stack is not shown. */
 export class LoadError extends Error {
   override readonly name = "LoadError";
 }
 
-/** More than these are loaded again when they come again. */
+/** The maximum number of cached functions. The oldest is dropped, and loaded again when it is needed. */
 const maxKept = 500;
 
 export class Loader {
   readonly #roots: readonly string[];
   readonly #inline: boolean;
-  /** By the key of the action. */
+  /** The cache, by the key of the action. */
   readonly #loaded = new Map<string, Loaded>();
-  /** By file, as it was when it was loaded: Node loads a module once. */
+  /** The version of each file when it was first loaded: Node loads a module only once. */
   readonly #versions = new Map<string, string>();
 
   constructor(options: { roots: readonly string[]; inline: boolean }) {
@@ -41,7 +41,7 @@ export class Loader {
 
   /** Throws a `LoadError`, or what the module throws when it is loaded. */
   async load(action: Action): Promise<Loaded> {
-    // what a key names never changes, and was verified when it was loaded
+    // the content of a key never changes, and it was verified when it was loaded
     const known = this.#loaded.get(action.key);
     if (known !== undefined) return known;
     verifyAction(action);
@@ -56,7 +56,7 @@ export class Loader {
     if (!this.#inline) throw new LoadError("inline functions are not allowed here");
     const fn: unknown = runInThisContext(`(${code}\n)`, {
       filename: `inline:${methodname}#${key.slice(0, 12)}`,
-      // import() inside of it is that of any module here: what it may load is for the permissions to say
+      // import() inside the function works as in any module; Node's permissions decide what it may load
       importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
     });
     if (typeof fn !== "function") throw new LoadError(`action ${key} is not a function`);
@@ -79,7 +79,7 @@ export class Loader {
     );
   }
 
-  /** The file that a module means; it must be below one of the roots, wherever links lead. */
+  /** The file of a module. With symbolic links resolved, it must be below one of the roots. */
   #find(module: string): string {
     let outside = false;
     for (const root of this.#roots) {
@@ -96,7 +96,7 @@ export class Loader {
   }
 }
 
-/** A file, or what a package name means to files in the root; null when there is none. */
+/** A file, or the file of a package as resolved from the root; null when there is none. */
 function resolveIn(root: string, module: string): string | null {
   if (module.startsWith("file:")) return existing(fileURLToPath(module));
   if (/^\.{0,2}\//.test(module)) return existing(path.resolve(root, module));
@@ -104,7 +104,7 @@ function resolveIn(root: string, module: string): string | null {
     const found = createRequire(path.join(root, "noname.js")).resolve(module);
     return path.isAbsolute(found) ? found : null;
   } catch {
-    return null; // no such package here; the caller says so when none of the roots has it
+    return null; // no such package in this root; the caller throws when no root has it
   }
 }
 

@@ -1,2 +1,2 @@
-/** Milliseconds on a clock that all processes of the machine share, and that nobody sets. */
+/** Milliseconds on a monotonic clock that all processes of the machine share. */
 export const machineMs = (): number => Number(process.hrtime.bigint()) / 1e6;

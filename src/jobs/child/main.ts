@@ -1,11 +1,12 @@
 /**
- * The process that runs functions for a worker, one at a time and in order. It speaks over file descriptor 3 only, so that whatever a
- * function prints cannot be taken for a message, and holds no connection to the coordinator: results go to the worker, which
- * stores them. When the channel closes the worker is gone, and so is the reason to live.
+ * The process that runs functions for a worker, one at a time and in order. It communicates only over file descriptor 3, so that
+ * the output of a function cannot be mistaken for a message. It has no connection to the coordinator: the worker stores the
+ * results. It exits when the channel closes, because then the worker is gone.
  *
- * Messages: `start` {roots, inline} -> `ready`; `run` {nr, until, request} -> any number of `progress` {nr, value}, then `ended` {nr, outcome}, where null is
- * that it was not begun: its time was over, or it was told not to; `signal` {nr}. A job begins when the outcome of the one before it has left this process, so that
- * the worker knows which one it was when the process dies.
+ * Messages: `start` {roots, inline} -> `ready`; `run` {nr, until, request} -> any number of `progress` {nr, value}, then `ended`
+ * {nr, outcome}; `signal` {nr}. A null outcome means that the job was not begun: its deadline `until` had passed, or a signal
+ * came first. A job begins only after the outcome of the job before it has left this process, so that the worker knows which job
+ * ran when the process dies.
  */
 import { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -17,19 +18,19 @@ import { machineMs } from "./machine-time.ts";
 
 interface Given {
   readonly nr: number;
-  /** It does not begin after this time. */
+  /** The job does not begin after this time. */
   readonly until: number;
   readonly request: RunRequest;
   readonly stop: AbortController;
 }
 
-/** So long jobs that do not wait are run without a look at what the worker says. */
+/** How long jobs that do not wait may run in a row before the worker's messages are read. */
 const deafMs = 2;
 
 const channel = new Socket({ fd: 3 });
 const reader = new FrameReader();
 let loader: Loader | null = null;
-/** The one that runs, and those after it. */
+/** The running job, and the jobs that wait behind it. */
 const given: Given[] = [];
 
 const send = (head: Head): void => void channel.write(encodeMessage({ head, data: [] }));
