@@ -44,7 +44,7 @@ export class Fencing {
   }
 
   /** Remembers that this connection acts for this worker. */
-  speaksFor(worker: string): void {
+  rememberWorker(worker: string): void {
     if (this.mode === "lenient" || worker === "") return;
     this.#workers.add(worker);
     if (this.#workers.size > max) dropOldest(this.#workers.keys(), this.#workers);

@@ -178,7 +178,7 @@ export async function listenCborRpc(
   const close = async (): Promise<void> => {
     const ended = new Promise<void>((resolve) => server.close(() => resolve()));
     const answered = Promise.all([...open.values()].map(async (connection) => connection?.stop()));
-    await Promise.race([answered, clockless(options.graceMs ?? 5000)]);
+    await Promise.race([answered, realDelay(options.graceMs ?? 5000)]);
     // lets written answers go out; a client that has not read its answer by then sends the request again
     await new Promise((resolve) => setImmediate(resolve));
     for (const raw of open.keys()) reset(raw);
@@ -280,6 +280,6 @@ function describe(server: Server, at: NonNullable<CborRpcOptions["at"]>): { addr
 }
 
 /** Waits in real time, even if tests move the clock by hand: a close must not wait for a clock that stands still. */
-function clockless(ms: number): Promise<void> {
+function realDelay(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms).unref());
 }

@@ -10,7 +10,7 @@ import {
 import { show } from "./escape.ts";
 
 /** A worker process and the requests that it sends to the scheduler. */
-interface Asker {
+interface WorkerProcess {
   name: string;
   /** Why the worker takes no work at all; empty when it takes work. */
   away: string;
@@ -26,7 +26,7 @@ export interface AbleWorkers {
 }
 
 /** The scheduler's exclusion rules that concern the requesting worker and not the work spec, in the scheduler's order. */
-const aboutAsker: readonly string[] = [
+const workerRules: readonly string[] = [
   "other_work_spec",
   "other_runtime",
   "no_task",
@@ -68,7 +68,7 @@ function whyNot(
   answer: (ask: ScheduleRequest) => Explained | undefined,
 ): string {
   if (asks === null) return "";
-  const rank = (one: Explained | undefined): number => aboutAsker.indexOf(one?.excluded ?? "");
+  const rank = (one: Explained | undefined): number => workerRules.indexOf(one?.excluded ?? "");
   const told = asks.map(answer);
   if (told.length === 0) return "it asks for nothing";
   if (told.some((one) => rank(one) < 0)) return "";
@@ -88,7 +88,7 @@ export function processesOf(workers: readonly WorkerRow[]): WorkerRow[] {
   return workers.filter(({ parent }) => parent === null || !telling.has(parent));
 }
 
-const askersOf = (workers: readonly WorkerRow[]): Asker[] =>
+const askersOf = (workers: readonly WorkerRow[]): WorkerProcess[] =>
   processesOf(workers).map((row) => ({ name: row.name, away: awayOf(row), asks: asksOf(row) }));
 
 function awayOf({ desired, mode }: WorkerRow): string {

@@ -3,7 +3,7 @@ import { batchOf } from "./batch.ts";
 import { findCycle } from "./dependency.ts";
 import { CoordinateError } from "./errors.ts";
 import { followBefore, needState, supersede, wait } from "./life.ts";
-import { conclude } from "./batching.ts";
+import { resolveConsequences } from "./batching.ts";
 import type { WorkUnitPut } from "./store.ts";
 import { addsInTurns, inTurns } from "./partitions.ts";
 import { agedPriority, ages, isLate } from "./timing.ts";
@@ -33,7 +33,7 @@ export function* addUnits<Unit extends UnitState>(
   if (puts.some(({ onConflict }) => onConflict === "refuse")) yield* refuseExisting(set, spec, puts);
   if (spec.meta.maxWaiting > 0) yield* refuseFull(set, spec, puts);
   const added = yield* putUnits(set, spec, puts);
-  if (set.isUnresolved()) yield* conclude(set);
+  if (set.isUnresolved()) yield* resolveConsequences(set);
   return added;
 }
 
@@ -73,7 +73,7 @@ function* refuseFull<Unit extends UnitState>(
   const more = new Set<string>();
   for (const put of puts) {
     const unit = set.find(spec, put.name);
-    if (unit === undefined || (comesBack(unit, put) && !isLeft(unit, put, set.now))) more.add(put.name);
+    if (unit === undefined || (isRequeued(unit, put) && !isUnchanged(unit, put, set.now))) more.add(put.name);
   }
   if (more.size > 0 && waiting + more.size > maxWaiting)
     throw new CoordinateError(
@@ -85,14 +85,14 @@ function* refuseFull<Unit extends UnitState>(
 const isEnded = ({ status }: UnitState): boolean => status === "finished" || status === "failed";
 
 /** Whether adding the unit again makes it wait, although it does not wait now. */
-const comesBack = (unit: UnitState, { onConflict }: WorkUnitPut): boolean =>
+const isRequeued = (unit: UnitState, { onConflict }: WorkUnitPut): boolean =>
   isEnded(unit) || (unit.status === "pending" && onConflict === "replace");
 
 /** Whether an add leaves the existing unit unchanged. */
-const isLeft = (unit: UnitState, { onConflict, throttleMs = 0 }: WorkUnitPut, now: number): boolean =>
+const isUnchanged = (unit: UnitState, { onConflict, throttleMs = 0 }: WorkUnitPut, now: number): boolean =>
   onConflict === "ignore" || Math.max(unit.created, unit.since) + throttleMs > now;
 
-/** Adds units as a step of a larger rule: does not enforce `refuse` and `max_waiting`, and leaves `conclude` to the caller. */
+/** Adds units as a step of a larger rule: does not enforce `refuse` and `max_waiting`, and leaves `resolveConsequences` to the caller. */
 export function* putUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
@@ -125,12 +125,12 @@ export function* putUnits<Unit extends UnitState>(
       set.add(unit);
     } else if (!created) {
       if (set.isUnresolved()) yield* followBefore(set, unit);
-      if (isLeft(unit, put, set.now)) {
+      if (isUnchanged(unit, put, set.now)) {
         added.push({ name: unit.name, id: unit.id, created, status: unit.status, ignored: true });
         continue;
       }
       set.leave(unit);
-      again = comesBack(unit, put);
+      again = isRequeued(unit, put);
       if (again) {
         supersede(set, unit, set.now);
         unit.tries = 0;

@@ -6,7 +6,7 @@ import { follow } from "./life.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
 /** The last step of every rule over units: resolves dependents and updates batches. */
-export function* conclude<Unit extends UnitState>(set: WorkingSet<Unit>): Rule<void> {
+export function* resolveConsequences<Unit extends UnitState>(set: WorkingSet<Unit>): Rule<void> {
   yield* follow(set);
   for (let changes = set.takeBatchChanges(); changes !== null; changes = set.takeBatchChanges()) {
     // always in the same order, so that two transactions wait for each other and do not deadlock
@@ -90,6 +90,6 @@ export function* putBatches<Unit extends UnitState>(
     });
     set.countInBatch(namespace, name, {});
   }
-  yield* conclude(set);
+  yield* resolveConsequences(set);
   return inputs.map(({ name }) => set.batch(namespace, name) ?? newBatch(name, set.now));
 }

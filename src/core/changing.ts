@@ -1,6 +1,6 @@
 /** Changes and deletes units that an operator selected. */
 import { changeUnit, followBefore, removeUnit } from "./life.ts";
-import { conclude } from "./batching.ts";
+import { resolveConsequences } from "./batching.ts";
 import type { WorkUnitChange } from "./store.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
@@ -19,7 +19,7 @@ export function* changeUnits<Unit extends UnitState>(
     if (set.isUnresolved()) yield* followBefore(set, unit);
     if (changeUnit(set, unit, change)) count++;
   }
-  if (set.isUnresolved()) yield* conclude(set);
+  if (set.isUnresolved()) yield* resolveConsequences(set);
   return count;
 }
 
@@ -33,5 +33,5 @@ export function* removeUnits<Unit extends UnitState>(
     if (i > 0 && i % unitsPerTurn === 0) yield undefined;
     removeUnit(set, unit, retired);
   }
-  if (set.isUnresolved()) yield* conclude(set);
+  if (set.isUnresolved()) yield* resolveConsequences(set);
 }

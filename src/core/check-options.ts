@@ -1,6 +1,6 @@
 /** Checks option names: without it, an option misspelt by a caller without type checks would be ignored silently. */
 import { CoordinateError } from "./errors.ts";
-import { sameWordAs, slipOf } from "./slip.ts";
+import { sameWordAs, closestName } from "./closest-name.ts";
 
 /** Throws `bad_argument` for an unknown option, and suggests the one that was probably meant. */
 export function checkOptions(of: string, options: object, known: readonly string[]): void {
@@ -11,7 +11,9 @@ export function checkOptions(of: string, options: object, known: readonly string
 
 function suggestion(key: string, known: readonly string[]): string {
   const meant =
-    slipOf(key, known) ?? sameWordAs(key, known) ?? known.find((one) => key !== "" && one.startsWith(key));
+    closestName(key, known) ??
+    sameWordAs(key, known) ??
+    known.find((one) => key !== "" && one.startsWith(key));
   if (meant !== undefined) return `; did you mean ${meant}?`;
   return known.length > 6 ? "" : `; the options are ${known.join(", ")}`;
 }

@@ -3,7 +3,7 @@ import type { AttemptRow } from "./attempt.ts";
 import { continuousName, mayGenerate, nextGeneration } from "./continuous.ts";
 import { encodeData } from "./data.ts";
 import { begin, exhaust, isExhausted } from "./life.ts";
-import { conclude } from "./batching.ts";
+import { resolveConsequences } from "./batching.ts";
 import { afterClaim, isTripped, probesLeft } from "./breaker.ts";
 import { putUnits } from "./adding.ts";
 import {
@@ -67,7 +67,7 @@ export function* claimUnits<Unit extends UnitState>(
       exhaust(set, unit, claim.worker);
       exhausted++;
       if (!set.isUnresolved()) continue;
-      yield* conclude(set);
+      yield* resolveConsequences(set);
       if (!lanes) yield set.loadReady(spec, places - 1);
       continue;
     }
@@ -94,7 +94,7 @@ export function* claimUnits<Unit extends UnitState>(
 
 /** The earliest start of the next attempt. Tokens are taken at this time, so that the start times of attempts respect the rates. */
 const beginning = <Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]): number =>
-  Math.max(set.now, set.placeFreed(spec));
+  Math.max(set.now, set.lastFreedAt(spec));
 
 interface OpenLane<Unit> {
   lane: LaneState;

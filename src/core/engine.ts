@@ -522,7 +522,7 @@ export class Engine implements Coordinate {
     const waitMs = checkSpan("waitMs", request.waitMs, now);
     const first = await this.#finder.find(namespace, ask);
     if (first.found !== null) return first.found;
-    await this.#know(namespace, ask.worker, now);
+    await this.#registerWorker(namespace, ask.worker, now);
     if (waitMs === 0) return [];
     const found = await this.#waiting.wait({
       group: namespace,
@@ -536,7 +536,7 @@ export class Engine implements Coordinate {
   }
 
   /** Registers a worker at its first request, even if that finds no work. A recently registered worker is not written again. */
-  async #know(ns: string, worker: string, now: number): Promise<void> {
+  async #registerWorker(ns: string, worker: string, now: number): Promise<void> {
     const key = `${ns}\u0000${worker}`;
     // entries are trusted for `knownWorkerMs` only: another daemon may have deleted the worker since
     if ((this.#known.get(key) ?? -Infinity) > now - knownWorkerMs) return;

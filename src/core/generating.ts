@@ -1,7 +1,7 @@
 /** Scheduled runs: creates the units of a schedule when they are due. */
 import { putUnits } from "./adding.ts";
 import { encodeData } from "./data.ts";
-import { conclude } from "./batching.ts";
+import { resolveConsequences } from "./batching.ts";
 import { dueRuns, isRunDue, nextRun, runDelay, runName } from "./schedule.ts";
 import type { WorkUnitPut } from "./store.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -38,6 +38,6 @@ export function* makeRuns<Unit extends UnitState>(set: WorkingSet<Unit>, spec: U
     made++;
   }
   set.setRuns(spec, nextRun(schedule, set.now), last);
-  yield* conclude(set);
+  yield* resolveConsequences(set);
   return made;
 }

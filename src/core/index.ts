@@ -47,7 +47,7 @@ export * from "./settling.ts";
 export * as shape from "./shape.ts";
 export type { Shape } from "./shape.ts";
 export * from "./check-options.ts";
-export * from "./slip.ts";
+export * from "./closest-name.ts";
 export * from "./sorted-list.ts";
 export * from "./store.ts";
 export * from "./sweeping.ts";

@@ -63,7 +63,7 @@ export function begin<Unit extends UnitState>(
   worker: string,
   lifetimeMs: number,
 ): AttemptState {
-  const start = startOf(unit, Math.max(set.now, set.placeFreed(unit.spec)));
+  const start = startOf(unit, Math.max(set.now, set.lastFreedAt(unit.spec)));
   set.happened(unit, "started", waitedMs(unit, start));
   set.leave(unit);
   supersede(set, unit, set.now);

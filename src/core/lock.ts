@@ -54,13 +54,13 @@ function lockable(view: LockView, path: LockPath): boolean {
 }
 
 /** A request for paths, by an owner, until a deadline. */
-export interface LockAsk {
+export interface CheckedLockRequest {
   owner: string;
   paths: readonly LockPath[];
   deadline: number;
 }
 
-export type LockRule<Answer> = (view: LockView, ask: LockAsk) => LockDecision<Answer>;
+export type LockRule<Answer> = (view: LockView, ask: CheckedLockRequest) => LockDecision<Answer>;
 
 const refused = (view: LockView, path: LockPath): LockDecision<LockRefusal> => ({
   set: [],
@@ -92,7 +92,7 @@ export const decideLockSome: LockRule<boolean[]> = (view, { owner, paths, deadli
   return { set, release: [], answer };
 };
 
-const firstNotHeld = (view: LockView, { owner, paths }: LockAsk): LockPath | undefined =>
+const firstNotHeld = (view: LockView, { owner, paths }: CheckedLockRequest): LockPath | undefined =>
   paths.find((path) => view.get(lockKey(path))?.owner !== owner);
 
 /** Every path must be held by the owner, else nothing changes: the answer is the first that is not. */
@@ -109,7 +109,7 @@ export const decideUnlock: LockRule<LockRefusal | null> = (view, ask) => {
   return { set: [], release: [...ask.paths], answer: null };
 };
 
-const below = (view: LockView, { paths }: LockAsk): [string, Lock][] =>
+const below = (view: LockView, { paths }: CheckedLockRequest): [string, Lock][] =>
   [...view].filter(([key]) => paths.some((path) => key.startsWith(lockKey(path))));
 
 /** The owner of each path itself, or null. */

@@ -32,7 +32,7 @@ import type { AttemptMake, AttemptRequest, LockRequest } from "./coordinate.ts";
 import type { Data } from "./data.ts";
 import { describeValue } from "./describe-value.ts";
 import { CoordinateError } from "./errors.ts";
-import { defaultLockMs, longestLockMs, type LockAsk } from "./lock.ts";
+import { defaultLockMs, longestLockMs, type CheckedLockRequest } from "./lock.ts";
 import { checkName, type NameKind } from "./names.ts";
 import { checkRetry, type UnitRetry } from "./retry.ts";
 import type { ScheduleRequest } from "./scheduler.ts";
@@ -293,7 +293,7 @@ export class Requests {
     return read;
   }
 
-  lock(request: LockRequest, now: number): LockAsk {
+  lock(request: LockRequest, now: number): CheckedLockRequest {
     const timeout = checkNumber("timeoutMs", request.timeoutMs) || defaultLockMs;
     const paths = this.items("paths", request.paths, (path) =>
       checkList("path", path, 1000).map((label) => checkText("path label", label)),

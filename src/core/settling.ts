@@ -4,7 +4,7 @@ import { readOutputs, type OutputUnit } from "./chaining.ts";
 import { dataWith, dataWithout, type Data } from "./data.ts";
 import { putUnits } from "./adding.ts";
 import { batchLabel, batchOf } from "./batch.ts";
-import { conclude } from "./batching.ts";
+import { resolveConsequences } from "./batching.ts";
 import { countOutcomes } from "./breaking.ts";
 import {
   catchUpUnit,
@@ -66,7 +66,7 @@ export function* settleAttempts<Unit extends UnitState>(
     if (finished !== null && next !== undefined) yield* chain(set, next, unit, finished, answer);
     answers.push(answer);
   }
-  if (set.isUnresolved()) yield* conclude(set);
+  if (set.isUnresolved()) yield* resolveConsequences(set);
   yield* countOutcomes(set);
   return answers;
 }

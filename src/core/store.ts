@@ -115,7 +115,7 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
    * may answer from an earlier snapshot: it then sets `look`, which the engine passes to `claim`. A store may also leave it to the
    * claim to find that all partitions of a work spec are held.
    */
-  candidates(ns: string, ask: CandidatesAsk, now: number): Promise<Candidates>;
+  candidates(ns: string, ask: CandidatesRequest, now: number): Promise<Candidates>;
   /** Without counting rows. In order of namespace and work spec. */
   tally(ns: string | null, now: number): Promise<SpecTally[]>;
   /**
@@ -261,7 +261,7 @@ export interface Slice {
   done: boolean;
 }
 
-export interface CandidatesAsk {
+export interface CandidatesRequest {
   requestId: string | null;
   fresh: boolean;
   /** Whether top priorities are needed under every policy; otherwise a store may leave out those that its policy does not use. */

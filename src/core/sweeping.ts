@@ -1,5 +1,5 @@
 /** Effects of elapsed time: leases expire, delays end, timers fire, exhausted units fail, ended units are no longer kept. */
-import { conclude } from "./batching.ts";
+import { resolveConsequences } from "./batching.ts";
 import { exhaust, expire, isExhausted, ring, wait } from "./life.ts";
 import { specTryLimit } from "./retry.ts";
 import type { RetentionLimit } from "./work-spec.ts";
@@ -28,7 +28,7 @@ export function* expireUnits<Unit extends UnitState>(
     if (unit.attempt?.status === "pending" && unit.attempt.expiration <= set.now)
       expire(set, unit, unit.attempt, unit.attempt.expiration);
   }
-  if (set.isUnresolved()) yield* conclude(set);
+  if (set.isUnresolved()) yield* resolveConsequences(set);
 }
 
 /** Ends the delays of these units. */
@@ -41,7 +41,7 @@ export function* releaseDue<Unit extends UnitState>(
     set.leave(unit);
     wait(set, unit, set.now);
   }
-  if (set.isUnresolved()) yield* conclude(set);
+  if (set.isUnresolved()) yield* resolveConsequences(set);
 }
 
 /** Handles the timers of these units, in the order of the deadlines and expiries that have passed. */
@@ -61,7 +61,7 @@ export function* ringTimers<Unit extends UnitState>(
     const { status } = unit;
     if (status === "available" || status === "delayed" || status === "blocked") ring(set, unit);
   }
-  if (set.isUnresolved()) yield* conclude(set);
+  if (set.isUnresolved()) yield* resolveConsequences(set);
 }
 
 /** What is logged when a store and the rules disagree: see `Swept.stuck`. */
@@ -78,7 +78,7 @@ export function* exhaustUnits<Unit extends UnitState>(
     if (unit.status !== "available" || !isExhausted(set, unit, specTryLimit(unit.spec.meta))) continue;
     exhaust(set, unit, "");
     if (++count % unitsPerTurn === 0) yield undefined;
-    if (set.isUnresolved()) yield* conclude(set);
+    if (set.isUnresolved()) yield* resolveConsequences(set);
   }
   return count;
 }

@@ -257,7 +257,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
    * When the last attempt that freed a place under a limit ended, as far as loaded: the attempt that takes the place begins no
    * earlier. Only where the requests of daemons may overtake each other.
    */
-  placeFreed(_spec: Unit["spec"]): number {
+  lastFreedAt(_spec: Unit["spec"]): number {
     return 0;
   }
 

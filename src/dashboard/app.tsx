@@ -24,7 +24,7 @@ import { useKeys } from "./keys.ts";
 import { Home } from "./pages/home.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
 import { Palette } from "./palette.tsx";
-import { Fenced } from "./parts/fenced.tsx";
+import { ErrorBoundary } from "./parts/error-boundary.tsx";
 import { IconShapes } from "./parts/icon.tsx";
 import { Trouble } from "./parts/text.tsx";
 import { go, useRoute, type PageName, type Route } from "./route.ts";
@@ -160,11 +160,11 @@ const Drawn = memo(function Drawn(props: {
         <main id="main" tabIndex={-1}>
           {look.error !== null && <Trouble text={sayError(look.error)} />}
           {session.scopes.includes("read") ? (
-            <Fenced key={`${route.page} ${route.spec ?? ""} ${route.unit ?? ""}`}>
+            <ErrorBoundary key={`${route.page} ${route.spec ?? ""} ${route.unit ?? ""}`}>
               <Suspense fallback={null}>
                 <Page />
               </Suspense>
-            </Fenced>
+            </ErrorBoundary>
           ) : (
             <Trouble
               text={`This token may not read ${nsTitle(ns)}. Choose another namespace, or sign in with another token.`}

@@ -14,7 +14,7 @@ const longestTimer = 2 ** 31 - 1;
 export class InProcessRunner implements Runner {
   readonly pid = process.pid;
   readonly isReady = true;
-  readonly inARow = 1;
+  readonly maxQueued = 1;
   readonly #loader: Loader;
 
   constructor(options: { roots: readonly string[]; inline: boolean }) {

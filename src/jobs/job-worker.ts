@@ -19,7 +19,7 @@ import type { DataLoop } from "./data-loop.ts";
 import { jobOf, outcomeData, progressData, readJobData, type JobData, type JobOutcome } from "./job.ts";
 import type { Queue } from "./queue.ts";
 import type { Runner } from "./runner.ts";
-import type { WorkerTold, WorkerType } from "./worker-record.ts";
+import type { CheckInData, WorkerType } from "./worker-record.ts";
 
 export interface JobWorkerSetting {
   readonly namespace: Namespace;
@@ -72,7 +72,7 @@ export class JobWorker {
   readonly timeStart: number;
   readonly #setting: JobWorkerSetting;
   readonly #worker: Worker;
-  readonly #told: WorkerTold;
+  readonly #told: CheckInData;
   readonly #stopping = new AbortController();
   /** Resolves when the worker has started; rejects when it cannot start. */
   readonly started: Promise<void>;
@@ -117,7 +117,7 @@ export class JobWorker {
           names: setting.inline ? [queue.runtime, queue.inlineRuntime] : [queue.runtime],
           maxAttempts: setting.onetime ? 1 : maxAttempts,
           firstAttempts: 1,
-          inARow: setting.onetime ? 1 : runner.inARow,
+          runsPerSlot: setting.onetime ? 1 : runner.maxQueued,
           timedOut: "the lease ended: the coordinator could not be reached for too long",
           task: () => (unit, context) => this.#task(unit.attempt, context),
           close: () => runner.close(),

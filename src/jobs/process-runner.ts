@@ -39,14 +39,14 @@ export interface ProcessOptions {
 }
 
 /** More are not faster: fewer jobs already keep the child and this process busy. */
-const inARow = 16;
+const maxQueued = 16;
 /** Children that die sooner than this after their start are replaced with a growing delay. */
 const shortLifeMs = 1000;
 const firstDelayMs = 500;
 const longestDelayMs = 30_000;
 
 export class ProcessRunner implements Runner {
-  readonly inARow = inARow;
+  readonly maxQueued = maxQueued;
   readonly #options: ProcessOptions;
   readonly #modules: ProcessPool;
   readonly #jobs: Pipeline;

@@ -20,7 +20,7 @@ export interface Runner {
   /** Resolves when a job can run, or when the signal aborts. */
   ready(signal: AbortSignal): Promise<void>;
   /** How many jobs may be given to the runner before the first has ended. */
-  readonly inARow: number;
+  readonly maxQueued: number;
   /** Resolves to null when the job was not begun: the signal was aborted first, or the jobs before it took too long. Never rejects. */
   run(request: RunRequest, options: RunOptions): Promise<JobOutcome | null>;
   close(): Promise<void>;

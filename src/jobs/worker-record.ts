@@ -44,7 +44,7 @@ export interface JobWorkerRecord {
 export const defaultTimeoutMs = 3600 * 1000;
 
 /** The data that a job worker sends with each check-in. */
-export interface WorkerTold {
+export interface CheckInData {
   kind: "jobs worker";
   nr: number;
   type: WorkerType;

@@ -6,7 +6,7 @@ import {
   changeUnits,
   claimUnits,
   compareNames,
-  conclude,
+  resolveConsequences,
   CoordinateError,
   defaultNamespaceSettings,
   Happened,
@@ -27,7 +27,7 @@ import {
   type BatchInput,
   type BatchRow,
   type Candidates,
-  type CandidatesAsk,
+  type CandidatesRequest,
   type Claim,
   type CountSlice,
   type SharedLimit,
@@ -133,7 +133,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const space = this.#spaces.get(ns);
     if (space === undefined) return false;
     this.#spaces.delete(ns);
-    for (const spec of space.specs.values()) this.#bury(spec);
+    for (const spec of space.specs.values()) this.#markDeleted(spec);
     this.#watches.allEnded();
     return true;
   }
@@ -192,7 +192,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       if (spec === undefined) return false;
       catchUp(this.#set, spec, now);
       spec.space.specs.delete(spec.name);
-      this.#bury(spec);
+      this.#markDeleted(spec);
       return true;
     });
     this.#watches.allEnded();
@@ -200,7 +200,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     return answer;
   }
 
-  #bury(spec: Spec): void {
+  #markDeleted(spec: Spec): void {
     spec.deleted = true;
     spec.space.history.forget(spec.id);
     this.#dead.add(spec);
@@ -240,7 +240,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     return [...(this.#spaces.get(ns)?.specs.values() ?? [])].sort((a, b) => compareNames(a.name, b.name));
   }
 
-  async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
+  async candidates(ns: string, { requestId }: CandidatesRequest, now: number): Promise<Candidates> {
     const space = this.#spaces.get(ns);
     if (space === undefined) return { settings: defaultNamespaceSettings, candidates: [], repeated: null };
     catchUpSpace(this.#set, space, now);
@@ -413,7 +413,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     });
     const set = this.#set.at(now);
     const rows = makeAttempts(set, units, makes);
-    run(conclude(set));
+    run(resolveConsequences(set));
     return rows;
   }
 

@@ -21,7 +21,7 @@ import {
   type LogLevel,
 } from "../core/index.ts";
 import { LogBuffer } from "./log-buffer.ts";
-import { encodeIfAny, only, seenBefore, type Scope } from "./scope.ts";
+import { encodeIfAny, only, orGone, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
 export interface RetryOptions {
@@ -142,7 +142,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   async workUnit(): Promise<WorkUnit<Given, Result>> {
     const { verbs, ns } = this.#scope;
     const { workSpec, workUnit: name } = this.#row;
-    const row = only(await seenBefore(name, verbs.getWorkUnits(ns, workSpec, [name])));
+    const row = only(await orGone(name, verbs.getWorkUnits(ns, workSpec, [name])));
     if (row === null || row.id !== parseAttemptId(this.id)?.unitId) throw new CoordinateError("gone", name);
     return this.#scope.workUnit<Given, Result>(workSpec, row);
   }

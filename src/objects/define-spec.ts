@@ -8,7 +8,7 @@ import {
   CoordinateError,
   describeValue,
   sameWordAs,
-  slipOf,
+  closestName,
   workSpecKeys,
   type DataObject,
   type WorkSpecField,
@@ -223,7 +223,7 @@ export function checkSlips(spec: object): void {
     );
   const known = Object.keys(workSpecKeys);
   for (const [key, value] of Object.entries(spec)) {
-    const meant = slipOf(key, known);
+    const meant = closestName(key, known);
     if (meant !== null)
       throw new CoordinateError("bad_work_spec", `${key}: not a known key; did you mean ${meant}?`);
     const same = sameWordAs(key, known);
@@ -241,7 +241,7 @@ function checkInside(path: string, value: unknown, keys: WorkSpecField["keys"]):
       checkInside(`${path}.${key}`, inner, row.keys);
       continue;
     }
-    const meant = slipOf(key, Object.keys(keys));
+    const meant = closestName(key, Object.keys(keys));
     const hint = meant === null ? `expected ${Object.keys(keys).join(", ")}` : `did you mean ${meant}?`;
     throw new CoordinateError("bad_work_spec", `${path}.${key}: not a known key; ${hint}`);
   }

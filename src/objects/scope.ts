@@ -49,7 +49,7 @@ export const encodeIfAny = (data: object | Data | null | undefined): Data | null
   data === undefined || data === null ? null : encode(data);
 
 /** For handles of rows that existed: a missing work spec or unit was deleted meanwhile, so the error becomes `gone`. */
-export async function seenBefore<Answer>(name: string, answer: Promise<Answer>): Promise<Answer> {
+export async function orGone<Answer>(name: string, answer: Promise<Answer>): Promise<Answer> {
   try {
     return await answer;
   } catch (error) {

@@ -17,7 +17,7 @@ import {
 } from "../core/index.ts";
 import type { Attempt } from "./attempt.ts";
 import { waitForEnds, type WaitForOptions } from "./waiting.ts";
-import { only, seenBefore, type Scope } from "./scope.ts";
+import { only, orGone, type Scope } from "./scope.ts";
 
 /** The unit failed. The message has the first line of its traceback, `traceback` all of it. */
 export class WorkUnitFailedError extends Error {
@@ -268,7 +268,7 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
       if (attempt === null) break;
       const [row = null] = await verbs
         .getWorkUnits(ns, attempt.workSpec, [attempt.workUnit])
-        .catch(noneOfNoSpec);
+        .catch(noUnitsIfSpecGone);
       if (row === null || row.id !== parseAttemptId(origin)?.unitId) break;
       steps.push({
         attempt: this.#scope.attempt(attempt),
@@ -295,12 +295,12 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
   }
 
   #seen<Answer>(answer: Promise<Answer>): Promise<Answer> {
-    return seenBefore(this.name, answer);
+    return orGone(this.name, answer);
   }
 }
 
 /** Returns no units if the work spec was deleted meanwhile. */
-function noneOfNoSpec(error: unknown): [] {
+function noUnitsIfSpecGone(error: unknown): [] {
   if (isCoordinateError(error, "no_such_work_spec")) return [];
   throw error;
 }

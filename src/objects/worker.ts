@@ -12,7 +12,7 @@ import {
   type WorkerRow,
 } from "../core/index.ts";
 import type { Attempt } from "./attempt.ts";
-import { encodeIfAny, only, pageLimit, seenBefore, type PageOptions, type Scope } from "./scope.ts";
+import { encodeIfAny, only, pageLimit, orGone, type PageOptions, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
 
 /** The state of a worker, with its data (the environment that it last uploaded) decoded. */
@@ -70,7 +70,7 @@ export class WorkerHandle {
       worker: this.name,
       ...(lifetimeMs !== undefined && { lifetimeMs }),
     };
-    return this.#scope.attempt(only(await seenBefore(unit.name, verbs.makeAttempts(ns, [make]))));
+    return this.#scope.attempt(only(await orGone(unit.name, verbs.makeAttempts(ns, [make]))));
   }
 
   /** Changes only the given fields; `active: true` makes it a check-in. Returns the resulting state. */

@@ -17,7 +17,7 @@ import {
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
 import type { Caution } from "./caution.ts";
-import { catchUp, isPast } from "./expiry.ts";
+import { catchUp, hasOverdue } from "./expiry.ts";
 import {
   failUnless,
   isRow,
@@ -90,7 +90,7 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
           (SELECT sum(t.arrivals) AS arrivals FROM @tally t WHERE t.spec = o.id) c
           WHERE o.namespace = s.namespace AND NOT o.dead)
         OR EXISTS (SELECT 1 FROM @spec o WHERE o.namespace = s.namespace AND NOT o.dead AND o.id <> s.id
-          AND (o.continuous OR ${isPast("o", "$3::bigint")})) END`;
+          AND (o.continuous OR ${hasOverdue("o", "$3::bigint")})) END`;
 
 /**
  * The answer of an earlier claim with this request id. LIMIT makes the planner look up the id; otherwise it would scan all
@@ -189,7 +189,7 @@ const bytesText = (column: string): string =>
 const claimStatement = (kind: ClaimKind, { given, from, columns, gone, sure } = surely): string => `
   WITH spec AS MATERIALIZED (
     SELECT s.id, s.namespace, s.paused, (s.max_running > 0 OR s.continuous) AND NOT $8::boolean AS limited,
-      s.continuous, s.flow, ${isPast("s", "$3::bigint")} AS past,
+      s.continuous, s.flow, ${hasOverdue("s", "$3::bigint")} AS past,
       ${
         kind === "plain"
           ? "NULL::text"

@@ -202,7 +202,7 @@ export class Database implements Session {
         // `query` of a client also takes a COPY stream; the interface `Client` does not declare that
         (client as unknown as { query(copy: typeof stream): void }).query(stream);
         // a broken connection may report its error to the stream twice, the second time when nothing listens any more
-        stream.on("error", unheard);
+        stream.on("error", ignoreError);
         const done = finished(stream);
         stream.end(rows);
         await done;
@@ -264,12 +264,12 @@ export class Database implements Session {
       try {
         if (client === null) {
           client = await this.#options.pool.connect();
-          client.on("error", unheard);
+          client.on("error", ignoreError);
         }
         if (timely && performance.now() - began > lockSliceMs)
           throw this.#waited("no connection was free", began);
         const answer = await work(client, () => (state.sent = true));
-        client.removeListener("error", unheard);
+        client.removeListener("error", ignoreError);
         client.release();
         return answer;
       } catch (error) {
@@ -282,7 +282,7 @@ export class Database implements Session {
         }
         const discard = client !== null && mustDiscard(error);
         if (discard) this.counters.discarded++;
-        if (!discard) client?.removeListener("error", unheard);
+        if (!discard) client?.removeListener("error", ignoreError);
         client?.release(discard);
       }
       if (this.closed) throw new CoordinateError("closed");
@@ -346,7 +346,7 @@ export class BorrowedDatabase extends Database {
 }
 
 /** A broken connection reports twice: its query rejects, and it emits an `error` event, which ends the process without a listener. */
-const unheard = (): void => undefined;
+const ignoreError = (): void => undefined;
 
 const types = rowTypes;
 

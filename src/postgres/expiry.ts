@@ -23,7 +23,7 @@ import { int8s } from "./values.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
 /** `fast`: update many rows per statement, not by the rules of core. `allocate`: gives ids to the units that a schedule makes. */
-export interface Ways {
+export interface CatchUpOptions {
   fast: boolean;
   allocate: Allocate;
 }
@@ -35,11 +35,11 @@ const slice = 2000;
  * Whether a spec has overdue work (expired leases, elapsed delays, a run of its schedule), or any spec has overdue work that
  * affects other specs. `spec` is the alias of the spec's row.
  */
-export const isPast = (spec: string, now: string): string => `(
+export const hasOverdue = (spec: string, now: string): string => `(
   ${mayLapse(`${spec}.id`, now)}
   OR ${isDue(`${spec}.id`, now)}
   OR ${hasRunDue(spec, now)}
-  OR ${isPastAcross(now)})`;
+  OR ${hasOverdueAcross(now)})`;
 
 const hasRunDue = (spec: string, now: string): string =>
   `coalesce(${spec}.next_run <= ${now} AND NOT ${spec}.paused, false)`;
@@ -54,7 +54,7 @@ const hasNeedyPast = (now: string): string =>
  * Whether any spec has an elapsed timer, or an expired lease of a unit with dependencies. Units of other specs may fail as a
  * consequence, dated back to its cause: so this comes before any other change.
  */
-export const isPastAcross = (now: string): string => `(${hasTimerPast(now)} OR ${hasNeedyPast(now)})`;
+export const hasOverdueAcross = (now: string): string => `(${hasTimerPast(now)} OR ${hasNeedyPast(now)})`;
 
 /** A work spec, and the digest of its metadata; the digest is null if the spec had overdue work. */
 export interface LookedUp {
@@ -68,10 +68,10 @@ export async function lookUp(
   ns: string,
   ref: WorkSpecRef,
   now: number,
-  ways: Ways,
+  ways: CatchUpOptions,
 ): Promise<LookedUp> {
   const [row] = await db.rows(
-    `SELECT s.id, ${isPast("s", "$3::bigint")}, md5(s.meta), ${specColumns}
+    `SELECT s.id, ${hasOverdue("s", "$3::bigint")}, md5(s.meta), ${specColumns}
      FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
      WHERE n.name = $1 AND NOT n.dead AND s.name = $2`,
     [nameToBytes(ns), nameToBytes(workSpecName(ref)), now],
@@ -129,7 +129,7 @@ export async function catchUp(
   spec: number,
   now: number,
   limit: number,
-  { fast, allocate }: Ways,
+  { fast, allocate }: CatchUpOptions,
 ): Promise<{ expired: number; due: number; generated: number }> {
   const moved = { ...(await moveAcross(db, now, limit, allocate)), generated: 0 };
   for (;;) {
@@ -151,7 +151,7 @@ interface Concerned {
   units: readonly number[];
 }
 
-/** Catches up on what `isPastAcross` finds, in all specs. With `concerned`, does nothing if none of these units exists. */
+/** Catches up on what `hasOverdueAcross` finds, in all specs. With `concerned`, does nothing if none of these units exists. */
 export async function moveAcross(
   db: Database,
   now: number,

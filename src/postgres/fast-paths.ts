@@ -16,7 +16,7 @@ import {
   type WorkUnitPut,
 } from "../core/index.ts";
 import { failUnless, isRow, oneOrAll, type Database, type Row, type Transaction } from "./connection.ts";
-import { isPast, isPastAcross } from "./expiry.ts";
+import { hasOverdue, hasOverdueAcross } from "./expiry.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { LaneNotes, noteColumns, noteInsert, notesFrom, writeNotes } from "./lanes.ts";
@@ -54,7 +54,7 @@ const insertStatement = (named: boolean): string => `
   WITH spec AS MATERIALIZED (
     SELECT s.id, s.namespace, s.laned FROM @spec s JOIN @namespace n ON n.id = s.namespace
     WHERE s.id = $1 AND NOT s.dead
-      AND ($8::text IS NULL OR NOT n.dead AND md5(s.meta) = $8::text AND NOT ${isPast("s", "$2::bigint")})
+      AND ($8::text IS NULL OR NOT n.dead AND md5(s.meta) = $8::text AND NOT ${hasOverdue("s", "$2::bigint")})
   ), added AS (
     INSERT INTO @unit (id, spec, key, status, place, not_before, created, data${named ? ", lane, partition, queues, labels, retry, max_tries" : ""})
     SELECT g.id, spec.id, g.key, g.status, g.place, g.not_before, $2::bigint, g.data${named ? ", g.lane, g.partition, e.queues, e.labels, r.retry, r.max_tries" : ""}
@@ -310,7 +310,7 @@ const settleStatement = ({ queued, laned, fails, retries, counted, sure }: Settl
     SELECT * FROM unnest($4::bigint[], $5::int[], $6::smallint[], $7::bigint[], $8::bytea[], $9::boolean[])
       WITH ORDINALITY AS g (id, number, action, time, data, chains, at)
   ), across AS MATERIALIZED (
-    SELECT ${isPastAcross("$2::bigint")} AS past
+    SELECT ${hasOverdueAcross("$2::bigint")} AS past
   ), ${
     sure
       ? ""
@@ -366,7 +366,7 @@ const settleStatement = ({ queued, laned, fails, retries, counted, sure }: Settl
  */
 export const finishSql = `
   WITH across AS MATERIALIZED (
-    SELECT ${isPastAcross("$2::bigint")} AS past
+    SELECT ${hasOverdueAcross("$2::bigint")} AS past
   ), changed AS (
     UPDATE @unit u SET status = 4, attempt_status = 2, attempt_end = greatest($2::bigint, u.attempt_start)
     WHERE u.id = ANY ($4::bigint[]) AND u.attempts = $5::int AND u.attempt_status = 0 AND u.attempt_expiration > $2::bigint
@@ -460,7 +460,7 @@ export function settleSql(kind: SettleKind): string {
  * Returns the answers in the order of the changes; undefined where the rules have to decide. `queues` is the most queues that a
  * unit may have: that many message numbers are taken first for each unit that ends. `laned`, `counted` and `sure`: see
  * `SettleKind`, and `isUnsure` for the error of `sure`. `pastAcross`: overdue work in other specs may have to come first, see
- * `isPastAcross`.
+ * `hasOverdueAcross`.
  */
 export async function settlePlain(
   db: Database,

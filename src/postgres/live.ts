@@ -58,15 +58,15 @@ export class LivePool implements Pool {
       return true;
     }
     const suspected = this.#suspected;
-    const unheard = (): void => undefined;
-    client.on("error", unheard);
+    const ignoreError = (): void => undefined;
+    client.on("error", ignoreError);
     const answer = client.query({ text: "SELECT 1" }).then(
       () => true,
       () => false,
     );
     const isAlive = await orLate(answer, answerMs, false);
     if (isAlive) {
-      client.removeListener("error", unheard);
+      client.removeListener("error", ignoreError);
       this.#checked.set(client, performance.now());
     } else this.#silent = suspected;
     return isAlive;

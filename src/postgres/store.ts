@@ -7,7 +7,7 @@ import {
   batchOf,
   catchUpUnit,
   changeUnits,
-  conclude,
+  resolveConsequences,
   CoordinateError,
   defaultNamespaceSettings,
   follow,
@@ -34,7 +34,7 @@ import {
   type BatchInput,
   type BatchRow,
   type Candidates,
-  type CandidatesAsk,
+  type CandidatesRequest,
   type Claim,
   type CountSlice,
   type FailureRow,
@@ -84,7 +84,7 @@ import { dropLimits, readLimits, writeLimits } from "./limits.ts";
 import { Caution } from "./caution.ts";
 import { readCandidates, readTopPriorities } from "./candidates.ts";
 import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
-import { catchUp, isPast, lookUp, moveAcross, type LookedUp, type Ways } from "./expiry.ts";
+import { catchUp, hasOverdue, lookUp, moveAcross, type LookedUp, type CatchUpOptions } from "./expiry.ts";
 import {
   copyFromUnits,
   copyUnits,
@@ -348,7 +348,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   async candidates(
     ns: string,
-    { requestId, fresh, topPriorities = false }: CandidatesAsk,
+    { requestId, fresh, topPriorities = false }: CandidatesRequest,
     now: number,
   ): Promise<Candidates> {
     const earlier = fresh || !this.#parts.fastPaths ? null : this.#looks.usable(ns);
@@ -425,7 +425,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   async #catchUpAll(namespace: Buffer | null, now: number): Promise<void> {
     const past = await this.#slow.rows(
       `SELECT s.id FROM @namespace n JOIN @spec s ON s.namespace = n.id AND NOT s.dead
-       WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${isPast("s", "$2::bigint")}`,
+       WHERE NOT n.dead AND ($1::bytea IS NULL OR n.name = $1::bytea) AND ${hasOverdue("s", "$2::bigint")}`,
       [namespace, now],
     );
     for (const [id] of past as [number][]) await this.#catchUp(this.#slow, id, now);
@@ -435,7 +435,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     await catchUp(db, spec, now, Infinity, this.#ways);
   }
 
-  get #ways(): Ways {
+  get #ways(): CatchUpOptions {
     return {
       fast: this.#parts.fastPaths,
       allocate: (count, session) => this.#ids.take(count, session),
@@ -826,7 +826,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       });
       yield* follow(set);
       const rows = makeAttempts(set, units, makes);
-      yield* conclude(set);
+      yield* resolveConsequences(set);
       return rows;
     });
   }

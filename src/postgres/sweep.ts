@@ -12,7 +12,7 @@ import {
   type SweepLimits,
 } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
-import { catchUp, isPast, type Ways } from "./expiry.ts";
+import { catchUp, hasOverdue, type CatchUpOptions } from "./expiry.ts";
 import { sweepLanes } from "./lanes.ts";
 import { dropRecords } from "./history.ts";
 import { dropEmptyGroups, groupFailures } from "./failures.ts";
@@ -104,7 +104,7 @@ export async function sweepStore(
   limits: SweepLimits,
   cursors: SweepCursors,
   now: number,
-  ways: Ways,
+  ways: CatchUpOptions,
 ): Promise<{ swept: Swept; changed: Buffer[] }> {
   const swept = nothingSwept();
   const changed: Buffer[] = [];
@@ -184,7 +184,7 @@ async function trimLog(db: Database, cursor: LogCursor): Promise<void> {
 /** All work specs or one of them, with what the sweep may have to do for them. */
 async function readSpecs(db: Database, only: number | null, now: number): Promise<SweepSpec[]> {
   const rows = await db.rows(
-    `SELECT s.id, n.name, ${isPast("s", "$1::bigint")}, s.meta, c.finished, c.failed,
+    `SELECT s.id, n.name, ${hasOverdue("s", "$1::bigint")}, s.meta, c.finished, c.failed,
        EXISTS (SELECT 1 FROM @waiting w WHERE w.spec = s.id AND ${isOwnSpent})
      FROM @spec s JOIN @namespace n ON n.id = s.namespace, LATERAL ${tallyOf("s.id")} c
      WHERE NOT s.dead AND ($2::bigint IS NULL OR s.id = $2::bigint) ORDER BY s.id`,

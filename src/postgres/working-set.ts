@@ -58,7 +58,7 @@ import { loadBreaker, writeBreaker, writeOutcomes } from "./outcomes.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
 import { isLapsed, Standings } from "./standing.ts";
 import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
-import { Together } from "./together.ts";
+import { StatementBatch } from "./statement-batch.ts";
 import { deleteUnits, insertUnits, updateUnits, writeExtras, writeTimers } from "./unit-rows.ts";
 import { fullColumns, pastColumns, readPast, readSpecOf, readUnit, type Spec, type Unit } from "./units.ts";
 import { byteas, int4s, int8s, keyPrefix, laneKey, longestKey } from "./values.ts";
@@ -535,7 +535,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     });
   }
 
-  override placeFreed(spec: Spec): number {
+  override lastFreedAt(spec: Spec): number {
     return Math.max(this.#freed.get(spec.id) ?? 0, this.#lanes.get(spec.id)?.freed ?? 0);
   }
 
@@ -798,7 +798,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     // if no other statement writes or reads these rows, the update is sent with the last ones
     const alone =
       fresh.length + renamed.length + timed.length + left.length + failed.length + removed.length === 0;
-    const last = new Together();
+    const last = new StatementBatch();
     if (updates.length > 0)
       await updateUnits(alone ? last : this.#tx, updates, (unit) => standings.leaseOf(unit));
     if (timed.length > 0) await writeTimers(this.#tx, timed);

@@ -36,14 +36,14 @@ export interface EventSink {
 /** The most names or ids in one event. */
 const shown = 100;
 
-type Told = Omit<Happened, "verb" | "time">;
+type EventBody = Omit<Happened, "verb" | "time">;
 
 /** The verbs that change something, and the event of each. */
 const told: {
   readonly [V in keyof Coordinate]?: (
     args: Parameters<Coordinate[V]>,
     answer: Awaited<ReturnType<Coordinate[V]>>,
-  ) => Told;
+  ) => EventBody;
 } = {
   setNamespace: () => ({ type: "namespace" }),
   deleteNamespace: () => ({ type: "namespace" }),
@@ -82,13 +82,13 @@ const told: {
   }),
 };
 
-const units = (ref: WorkSpecRef, count: number): Told => ({
+const units = (ref: WorkSpecRef, count: number): EventBody => ({
   type: "workUnits",
   workSpec: workSpecName(ref),
   count,
 });
 
-const attempts = (rows: Awaited<ReturnType<Coordinate["requestAttempts"]>>): Told => ({
+const attempts = (rows: Awaited<ReturnType<Coordinate["requestAttempts"]>>): EventBody => ({
   type: "attempts",
   ...some(rows, ({ id, workSpec, workUnit, worker, status }) => ({
     attempt: id,
@@ -114,7 +114,7 @@ export function observe(inner: Coordinate, sink: EventSink, now: () => number): 
       const answer = await callVerb(inner, verb as Verb, args);
       const ns = args[0] as string;
       if (sink.wanted(ns)) {
-        const event = (tell as (args: unknown[], answer: unknown) => Told)(args, answer);
+        const event = (tell as (args: unknown[], answer: unknown) => EventBody)(args, answer);
         if (event.count !== 0) sink.add(ns, { verb, time: now(), ...event });
       }
       return answer;

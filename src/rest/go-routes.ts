@@ -195,8 +195,10 @@ async function attempt(call: Call): Promise<AttemptRow> {
  */
 async function missingAttempt(call: Call, id: string): Promise<CoordinateError> {
   const [unitId = ""] = id.split(".");
-  const nobodys = `${unitId}.${Number.MAX_SAFE_INTEGER}`;
-  const [asked] = await call.coordinate.settleAttempts(call.ns, [{ attempt: nobodys, action: "expire" }]);
+  const impossibleAttempt = `${unitId}.${Number.MAX_SAFE_INTEGER}`;
+  const [asked] = await call.coordinate.settleAttempts(call.ns, [
+    { attempt: impossibleAttempt, action: "expire" },
+  ]);
   return new CoordinateError(asked?.error === "gone" ? "gone" : "no_such_attempt", id);
 }
 

@@ -36,7 +36,7 @@ export function extrasOf(state: State, unit: number): Extras {
 }
 
 /** Whether the end of the unit has effects besides its dependents: on queues or a batch. */
-export function isHeard(state: State, unit: number): boolean {
+export function hasEndEffects(state: State, unit: number): boolean {
   const { queues, labels } = extrasOf(state, unit);
   return queues.length > 0 || batchOf(labels) !== null;
 }

@@ -217,7 +217,7 @@ export function* claimPlain(state: State, spec: Spec, claim: Claim, now: number)
   const worker = state.worker(spec.space, claim.worker, now);
   while (places > 0 && spec.counts.available > 0) {
     const wanted = Math.min(places, unitsAtOnce);
-    const giving = new Giving(state, spec, claim, worker, now, attempts);
+    const giving = new ClaimWriter(state, spec, claim, worker, now, attempts);
     const taken = hasLanes(meta) ? claimFromLanes(giving, wanted) : claimFirst(giving, wanted);
     giving.flush();
     places -= taken;
@@ -236,7 +236,7 @@ export function* claimPlain(state: State, spec: Spec, claim: Claim, now: number)
 }
 
 /** Claims the first units in claim order. Returns how many. */
-function claimFirst(giving: Giving, limit: number): number {
+function claimFirst(giving: ClaimWriter, limit: number): number {
   const { state, spec } = giving;
   const { sql } = state;
   const rows = (state.counters.extras === 0 ? sql.claimable : sql.claimableQueued).all(spec.id, limit);
@@ -254,7 +254,7 @@ function claimFirst(giving: Giving, limit: number): number {
 }
 
 /** Claims units from the lanes in turn. Returns how many. */
-function claimFromLanes(giving: Giving, limit: number): number {
+function claimFromLanes(giving: ClaimWriter, limit: number): number {
   const { state, spec, now } = giving;
   const { sql } = state;
   const { meta } = spec;
@@ -325,7 +325,7 @@ function readFirst(state: State, spec: Spec, lanes: readonly Lane[]): Map<Lane, 
 }
 
 /** Collects the units of one claim, so that one statement writes all leases with the same number and start. */
-class Giving {
+class ClaimWriter {
   readonly state: State;
   readonly spec: Spec;
   readonly now: number;

@@ -11,7 +11,7 @@ import {
   claimUnits,
   compareKeys,
   compareNames,
-  conclude,
+  resolveConsequences,
   CoordinateError,
   defaultNamespaceSettings,
   lockKey,
@@ -28,7 +28,7 @@ import {
   type BatchInput,
   type BatchRow,
   type Candidates,
-  type CandidatesAsk,
+  type CandidatesRequest,
   type Claim,
   type CountSlice,
   type SharedLimit,
@@ -80,7 +80,7 @@ import { claimedBefore, findAttempt, heldAttempts, logged } from "./attempts.ts"
 import { noCandidates, listCandidates } from "./candidates.ts";
 import { seeLocks, lockBytes } from "./locks.ts";
 import { readLogs, writeLogs } from "./logs.ts";
-import { openSpace, findSpec, needSpec, allSpecs, sortedSpecs, putSpec, bury } from "./work-specs.ts";
+import { openSpace, findSpec, needSpec, allSpecs, sortedSpecs, putSpec, markDeleted } from "./work-specs.ts";
 import { dropOldRecords, putRecords, readRecords } from "./history.ts";
 import { catchUp, isBehind } from "./expiry.ts";
 import { claimPlain, settlePlain } from "./fast-paths.ts";
@@ -281,7 +281,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
       });
       state.writes++;
       state.sql.buryNamespace.run(space.id);
-      for (const spec of space.specs.values()) bury(state, spec);
+      for (const spec of space.specs.values()) markDeleted(state, spec);
       return true;
     });
   }
@@ -325,7 +325,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
         if (spec === undefined) return false;
         spec.space.specs.delete(spec.name);
         state.undo(() => spec.space.specs.set(spec.name, spec));
-        bury(state, spec);
+        markDeleted(state, spec);
         return true;
       });
       state.changed.add(ns);
@@ -337,7 +337,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#write((state) => purge(state, limit, now));
   }
 
-  async candidates(ns: string, { requestId }: CandidatesAsk, now: number): Promise<Candidates> {
+  async candidates(ns: string, { requestId }: CandidatesRequest, now: number): Promise<Candidates> {
     const state = this.#state;
     // nothing to write and no verb halfway: the answer is in memory and needs no transaction
     if (
@@ -619,7 +619,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
         return unit;
       });
       const rows = makeAttempts(set, units, makes);
-      runAll(conclude(set));
+      runAll(resolveConsequences(set));
       set.flush();
       return rows;
     });

@@ -107,7 +107,7 @@ export function addSpec(
 }
 
 /** Marks a spec as deleted. The purge deletes its rows later. */
-export function bury(state: State, spec: Spec): void {
+export function markDeleted(state: State, spec: Spec): void {
   state.noteAllEnded();
   spec.deleted = true;
   state.deadSpecs.add(spec);

@@ -31,7 +31,7 @@ import {
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
-import { extrasOf, isHeard, setExtras } from "./extras.ts";
+import { extrasOf, hasEndEffects, setExtras } from "./extras.ts";
 import { dropLogs } from "./logs.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
 import { addNew } from "./fast-paths.ts";
@@ -387,7 +387,7 @@ export class SqliteSet extends WorkingSet<Unit> {
       own ? dataValue(attempt.data) : null,
       progressValue(attempt.progress),
     );
-    const queued = isHeard(state, id);
+    const queued = hasEndEffects(state, id);
     state.setLease(id, {
       unit: id,
       spec: spec.id,

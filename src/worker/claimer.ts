@@ -92,11 +92,11 @@ export interface Taken<Run> {
   readonly run: Run;
   readonly ended: () => void;
   /** How many runs of this runtime a slot may have in progress. */
-  readonly inARow: number;
+  readonly runsPerSlot: number;
 }
 
 /** A claim, tracked until all of its runs have begun. */
-interface Lot {
+interface ClaimProgress {
   readonly source: Source<unknown>;
   readonly spec: string;
   readonly count: number;
@@ -110,7 +110,7 @@ interface Lot {
 
 interface Ready<Run> {
   readonly run: Run;
-  readonly lot: Lot;
+  readonly claim: ClaimProgress;
   /** The number of its claim: the earliest claim runs first. */
   readonly order: number;
 }
@@ -312,16 +312,16 @@ export class Claimer<Run extends Runnable> {
         this.#begunInTurn = 0;
         this.#pump();
       });
-    if (first.lot.beganAt === 0) first.lot.beganAt = this.#setting.clock.now();
-    this.#begun(first.lot);
-    return { run: first.run, ended: source.ended, inARow: source.runtime.inARow ?? 1 };
+    if (first.claim.beganAt === 0) first.claim.beganAt = this.#setting.clock.now();
+    this.#begun(first.claim);
+    return { run: first.run, ended: source.ended, runsPerSlot: source.runtime.runsPerSlot ?? 1 };
   }
 
   /** Counts a run of the claim that has begun or was released. */
-  #begun(lot: Lot): void {
-    if (--lot.left > 0) return;
-    lot.hold?.cancel();
-    if (lot.count > 1) lot.source.sizes.begun(lot.spec, this.#setting.clock.now() - lot.claimedAt);
+  #begun(claim: ClaimProgress): void {
+    if (--claim.left > 0) return;
+    claim.hold?.cancel();
+    if (claim.count > 1) claim.source.sizes.begun(claim.spec, this.#setting.clock.now() - claim.claimedAt);
   }
 
   // ---- asking
@@ -450,7 +450,7 @@ export class Claimer<Run extends Runnable> {
     const full = rows.length >= Math.min(number, spec.maxGetwork > 0 ? spec.maxGetwork : Infinity);
     const claimedAt = clock.now();
     const settled = (): void => {
-      const ms = clock.now() - (lot.beganAt === 0 ? claimedAt : lot.beganAt);
+      const ms = clock.now() - (claim.beganAt === 0 ? claimedAt : claim.beganAt);
       source.lastMs = ms * Math.max(1, this.#pace.aimMs / (lifetimeMs * shortLease));
       source.sizes.settled(spec.name, rows.length, full, ms);
       if (opened.atLeast !== null) source.sizes.begun(spec.name, ms);
@@ -463,7 +463,7 @@ export class Claimer<Run extends Runnable> {
     source.lastRuns = opened.runs.length;
     this.#adaptDepth(source, rows.length);
     const runner = this.#sources.find(({ runtime }) => runtime === opened.runtime) ?? source;
-    const lot: Lot = {
+    const claim: ClaimProgress = {
       source,
       spec: spec.name,
       count: rows.length,
@@ -473,12 +473,12 @@ export class Claimer<Run extends Runnable> {
       hold: null,
     };
     const order = this.#claims++;
-    for (const run of opened.runs) runner.ready.push({ run, lot, order });
+    for (const run of opened.runs) runner.ready.push({ run, claim, order });
     if (this.#hasStopped()) this.#letGo();
     else this.#pump();
-    if (lot.left === 0) return;
-    lot.hold = alarms.at(claimedAt + Math.min(this.#pace.holdMs, lifetimeMs / 2), () => {
-      this.#giveBack(runner, (ready) => ready.lot === lot);
+    if (claim.left === 0) return;
+    claim.hold = alarms.at(claimedAt + Math.min(this.#pace.holdMs, lifetimeMs / 2), () => {
+      this.#giveBack(runner, (ready) => ready.claim === claim);
       this.#pump();
     });
   }
@@ -499,8 +499,8 @@ export class Claimer<Run extends Runnable> {
     const back = source.ready.filter(which);
     if (back.length === 0) return;
     source.ready = source.ready.filter((ready) => !which(ready));
-    for (const { run, lot } of back) {
-      this.#begun(lot);
+    for (const { run, claim } of back) {
+      this.#begun(claim);
       void run.release();
     }
   }

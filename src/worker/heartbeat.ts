@@ -51,9 +51,9 @@ export class Heartbeat {
         const ended = rows.filter(({ desired }) => desired === "terminate");
         if (ended.length > 0) {
           const cleared = ended.map(({ name }) => ({ name, desired: null }));
-          this.#obey(await verbs.updateWorkers(ns, cleared));
+          this.#applyDesiredState(await verbs.updateWorkers(ns, cleared));
         }
-        this.#obey(rows.filter(({ desired }) => desired !== "terminate"));
+        this.#applyDesiredState(rows.filter(({ desired }) => desired !== "terminate"));
         return;
       } catch (error) {
         if (isRefusal(error) || isForbidden(error)) throw error;
@@ -70,7 +70,7 @@ export class Heartbeat {
       await clock.waitUntil(clock.now() + everyMs, signal);
       if (signal.aborted) return;
       try {
-        this.#obey(await this.#checkIn());
+        this.#applyDesiredState(await this.#checkIn());
       } catch (error) {
         outage.failed("check in", error);
       }
@@ -109,7 +109,7 @@ export class Heartbeat {
     return rows;
   }
 
-  #obey(rows: readonly WorkerRow[]): void {
+  #applyDesiredState(rows: readonly WorkerRow[]): void {
     for (const { name, desired } of rows) this.#setting.onDesired(name, desired);
   }
 }

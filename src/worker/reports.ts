@@ -23,7 +23,7 @@ export interface ReportsSetting {
   readonly alarms: Alarms;
   readonly log: Logger;
   /** Whether the event has a listener. */
-  readonly hears: (event: keyof WorkerEvents) => boolean;
+  readonly hasListener: (event: keyof WorkerEvents) => boolean;
   readonly emit: <Name extends keyof WorkerEvents>(event: Name, ...args: WorkerEvents[Name]) => void;
 }
 
@@ -42,7 +42,7 @@ export class Reports {
   }
 
   began({ name }: KnownSpec, attempt: Attempt, beganAt: number): void {
-    const { hears, emit } = this.#setting;
+    const { hasListener: hears, emit } = this.#setting;
     if (hears("began")) emit("began", unitEvent(name, attempt, beganAt));
   }
 
@@ -50,7 +50,7 @@ export class Reports {
   settled(claim: Claim, change: AttemptChange, answer: AttemptChanged, run: Run): void {
     const { error, changed } = answer;
     if (error === null && !changed) return;
-    const { counts, hears, emit } = this.#setting;
+    const { counts, hasListener: hears, emit } = this.#setting;
     const { action } = change;
     const ended = (): UnitEndEvent => this.#ended(claim, answer.attempt, run);
     const { progress } = change;

@@ -21,7 +21,7 @@ export interface Runtime {
   /** Attempts that the first claim asks for; when absent its `maxAttempts`, else one for each free slot. Later claims adapt. */
   readonly firstAttempts?: number;
   /** How many runs a slot may start before the first has ended, for a runtime that executes them one after the other; 1 when absent. */
-  readonly inARow?: number;
+  readonly runsPerSlot?: number;
   /** The `traceback` of attempts whose lease ran out; "timed out" when absent. */
   readonly timedOut?: string;
   /**

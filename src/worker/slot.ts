@@ -1,5 +1,5 @@
 /**
- * A slot takes a run from the claimer, waits until it has ended, and takes the next. For a runtime with `inARow` above 1, it starts
+ * A slot takes a run from the claimer, waits until it has ended, and takes the next. For a runtime with `runsPerSlot` above 1, it starts
  * further claimed runs before the earlier ones have ended. Each slot is a child worker.
  */
 import type { Claimer, Taken } from "./claimer.ts";
@@ -70,18 +70,18 @@ export class Slot {
       const taken = this.#claimer.take() ?? (await this.#claimer.next(this.name, this.#current.size > 0));
       if (taken === null) continue;
       if (this.#isRunning()) {
-        const { run, inARow } = taken;
+        const { run, runsPerSlot } = taken;
         this.#current.add(taken);
         run.onGone = this.#gone;
         // creates no promise of its own: this code runs for every unit
         const running = run.start();
         if (running === undefined) this.#end(taken);
-        else if (inARow === 1) {
+        else if (runsPerSlot === 1) {
           await running;
           this.#end(taken);
         } else {
           void running.then(() => this.#end(taken));
-          if (this.#current.size >= inARow) await this.#room();
+          if (this.#current.size >= runsPerSlot) await this.#room();
         }
       } else {
         void taken.run.release();

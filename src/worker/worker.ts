@@ -31,7 +31,7 @@ import { LogSender } from "./log-sender.ts";
 import { Outage } from "./outage.ts";
 
 /** An immediate stop waits at most this long for pending settlements and the last check-in to be sent. */
-const lastWordsMs = 2000;
+const finalSendTimeoutMs = 2000;
 
 const slotModes: Readonly<Record<DesiredState, SlotMode>> = { run: "run", idle: "idle", terminate: "stop" };
 
@@ -99,7 +99,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       clock,
       alarms,
       log,
-      hears: (event) => this.listenerCount(event) > 0,
+      hasListener: (event) => this.listenerCount(event) > 0,
       emit: (event, ...args) => this.#tell(event, ...args),
     });
     this.#claims = {
@@ -173,7 +173,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       everyMs: settings.heartbeatMs,
       environment: () => ({ asks: asksOf(settings), ...settings.environment }),
       modeOf: (worker) => this.#modeOf(worker),
-      onDesired: (worker, desired) => this.#obey(worker, desired),
+      onDesired: (worker, desired) => this.#applyDesiredState(worker, desired),
     });
   }
 
@@ -245,7 +245,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     const reason = new Stop("worker stopped");
     const given = Promise.all(this.#slots.map((slot) => slot.abandon(reason)));
     this.#settler.abandon();
-    await this.#within(lastWordsMs, given);
+    await this.#within(finalSendTimeoutMs, given);
     await this.#closeRuntimes(0);
   }
 
@@ -262,7 +262,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     await Promise.all(this.#slots.map((slot) => slot.run()));
     // also when the slots were terminated one by one and nothing called `stop()`
     this.#claimer.stop();
-    if (this.#isAbandoned()) await this.#within(lastWordsMs, this.#settler.idle());
+    if (this.#isAbandoned()) await this.#within(finalSendTimeoutMs, this.#settler.idle());
     else {
       await this.#claimer.drained();
       await this.#settler.idle();
@@ -272,7 +272,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     this.#ended.abort();
     await beating;
     await this.#within(
-      lastWordsMs,
+      finalSendTimeoutMs,
       this.#heartbeat.end().catch((error: unknown) => {
         log.warn({ worker: name, err: error }, "could not say that the worker has stopped");
       }),
@@ -340,7 +340,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     return this.#claimer.hasReady || this.#slots.some((slot) => slot.hasMore);
   }
 
-  #obey(worker: string, desired: DesiredState): void {
+  #applyDesiredState(worker: string, desired: DesiredState): void {
     if (worker === this.name) {
       this.#desired = desired;
       if (desired === "terminate" && this.#state === "running") {

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, expectTypeOf, test } from "vitest";
-import { slipOf, workSpecKeys } from "../../src/core/index.ts";
+import { closestName, workSpecKeys } from "../../src/core/index.ts";
 import { defineSpec, openMemory, type WorkSpec } from "../../src/index.ts";
 
 interface Mail {
@@ -26,7 +26,7 @@ describe("one slip", () => {
     ["color", null],
     ["", null],
   ])("%s is near %s", (given, meant) => {
-    expect(slipOf(given, Object.keys(workSpecKeys))).toBe(meant);
+    expect(closestName(given, Object.keys(workSpecKeys))).toBe(meant);
   });
 });
 

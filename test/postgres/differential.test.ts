@@ -1,7 +1,13 @@
 /** The same random operations on the memory store and on the postgres store give the same answers. */
 import type fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Engine, hasLanes, ManualClock, type Candidates, type CandidatesAsk } from "../../src/core/index.ts";
+import {
+  Engine,
+  hasLanes,
+  ManualClock,
+  type Candidates,
+  type CandidatesRequest,
+} from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
 import {
@@ -46,7 +52,7 @@ const knowing = (): PostgresStore => {
   const looked = store;
   let asked = 0;
   let answered = 0;
-  const candidates = async (ns: string, ask: CandidatesAsk, now: number): Promise<Candidates> => {
+  const candidates = async (ns: string, ask: CandidatesRequest, now: number): Promise<Candidates> => {
     const others = asked++ - answered;
     const found = await looked.candidates(ns, ask, now);
     const isAlone = others === 0 && asked === answered + 1;

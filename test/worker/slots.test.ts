@@ -360,7 +360,7 @@ describe("claims", () => {
       names: ["row"],
       maxAttempts: 4,
       firstAttempts: 4,
-      inARow: 3,
+      runsPerSlot: 3,
       task: () => async (unit) => {
         begun.push(unit.name);
         await new Promise<void>((resolve) => ends.set(unit.name, resolve));

@@ -51,7 +51,7 @@ const getWork = method(1, 2, async (call, [id, item]) => {
   if (specs !== undefined) request.workSpecs = specs;
   if (availableGb !== undefined && availableGb > 0) request.availableGb = availableGb;
   const attempts = await serveVerb(coordinate, "requestAttempts", [ns, request], callerOf(call));
-  fencing.speaksFor(worker);
+  fencing.rememberWorker(worker);
   fencing.remember(attempts);
   // a single job is answered as a tuple; any other requested number, 0 included, as a list
   if (maxJobs === undefined || maxJobs === 1) return pair((to) => writeJob(to, attempts[0]));

@@ -44,7 +44,7 @@ const workerHeartbeat = method(5, 5, async (call, [id, mode, expireSeconds, data
       expiration: clock.now() + Math.round(life * 1000),
     },
   ]);
-  fencing.speaksFor(name);
+  fencing.rememberWorker(name);
   if (asked < 0)
     return pair((to) => to.boolean(true), `negative expire time ${asked} defaulted to 5 minutes`);
   if (asked > longestLife)
@@ -117,7 +117,7 @@ const getChildWorkUnits = method(1, 1, async (call, [id]) => {
   for await (const attempt of held)
     if (attempt.status === "pending") children.get(attempt.worker)?.push(attempt);
   for (const attempts of children.values()) fencing.remember(attempts);
-  fencing.speaksFor(parent);
+  fencing.rememberWorker(parent);
   return pair((to) => {
     to.map(children.size);
     for (const [name, attempts] of children) {

@@ -5,7 +5,7 @@ import { byNeed, conditionOf, type Condition, type SpecLook } from "../attention
 import { rates, useCounts, useWaiting } from "./counts.ts";
 import { daemonNow } from "./session.ts";
 import { useExplain, useSpecs } from "./specs.ts";
-import { toldOf, useHeld, useWorkers } from "./workers.ts";
+import { reportOf, useHeld, useWorkers } from "./workers.ts";
 
 export interface SpecRow extends SpecLook {
   readonly condition: Condition | null;
@@ -39,7 +39,7 @@ export function useLook(ns: string): NamespaceLook {
     // only workers that report requests count: a child requests the same as its parent
     const asks = (workers.data ?? [])
       .filter(({ desired }) => desired === "run")
-      .flatMap((row) => toldOf(row).asks ?? []);
+      .flatMap((row) => reportOf(row).asks ?? []);
     // a request without runtimes takes everything
     const isOpen = asks.length === 0 || asks.some(({ runtimes = [] }) => runtimes.length === 0);
     const runtimes = isOpen ? null : new Set(asks.flatMap((ask) => ask.runtimes ?? []));

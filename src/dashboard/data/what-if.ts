@@ -5,7 +5,7 @@ import { ranges, type Range } from "../range.ts";
 import { meanDuration, measuredWaits, type Load, type LoadSpec, type Waits } from "../what-if.ts";
 import { client } from "./connection.ts";
 import type { SpecRow } from "./look.ts";
-import { toldOf } from "./workers.ts";
+import { reportOf } from "./workers.ts";
 
 export function useRecord(ns: string, range: Range): UseQueryResult<History> {
   return useQuery({
@@ -71,7 +71,7 @@ export function slotsNow(
   workers: readonly WorkerRow[],
   ran: Readonly<Record<string, number>>,
 ): Record<string, number> {
-  const told = workers.filter(({ desired }) => desired === "run").map(toldOf);
+  const told = workers.filter(({ desired }) => desired === "run").map(reportOf);
   return Object.fromEntries(
     runtimes.map((runtime) => {
       const slots = told

@@ -79,7 +79,7 @@ export function useHeld(ns: string, workers: readonly WorkerRow[] | undefined): 
 }
 
 /** What a worker reports about itself; every part is optional. */
-export interface WorkerTold {
+export interface WorkerReport {
   host?: string;
   pid?: number;
   platform?: string;
@@ -92,7 +92,7 @@ export interface WorkerTold {
   asks?: readonly ScheduleRequest[];
 }
 
-export function toldOf({ data }: WorkerRow): WorkerTold {
+export function reportOf({ data }: WorkerRow): WorkerReport {
   if (data === null) return {};
   let told: Record<string, unknown>;
   try {

@@ -236,7 +236,7 @@ function sorted(specs: readonly SpecRow[], key: SortKey): readonly SpecRow[] {
 }
 
 /** Keeps the order of rows while the pointer is over them: they are sorted again 5 s after it has left. */
-function useCalm(specs: readonly SpecRow[]): {
+function useStableOrder(specs: readonly SpecRow[]): {
   rows: readonly SpecRow[];
   pointing: (inside: boolean) => void;
 } {
@@ -263,7 +263,7 @@ function WorkSpecs(props: {
   const { route } = useHere();
   const { specs, shown, sparks } = props;
   const sort = (route.filters?.sort ?? "need") as SortKey;
-  const { rows, pointing } = useCalm(shown);
+  const { rows, pointing } = useStableOrder(shown);
   const find = route.filters?.find ?? "";
   const max = maxOpen(specs);
   const head = (key: SortKey, title: ReactNode, className = ""): ReactNode => (

@@ -20,7 +20,7 @@ import "./unit.css";
 import { Attempts } from "../parts/attempt-lanes.tsx";
 import { ErrorCard } from "../parts/error-card.tsx";
 import { DataCard } from "../parts/unit-data.tsx";
-import { Kin } from "../parts/kin.tsx";
+import { Lineage } from "../parts/lineage.tsx";
 
 export default function Unit(): ReactNode {
   const { ns, route } = useHere();
@@ -120,7 +120,7 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
           <DataCard unit={unit} attempts={attempts} />
         </div>
         <div className="stack">
-          <Kin unit={unit} />
+          <Lineage unit={unit} />
           {unit.dependencies.length > 0 && <Dependencies unit={unit} />}
           <Facts unit={unit} attempts={attempts} />
         </div>

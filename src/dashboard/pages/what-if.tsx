@@ -102,7 +102,7 @@ export default function WhatIf(): ReactNode {
           <h1>What if</h1>
           <p>
             {isChanged ? (
-              <Told load={recorded.load.specs} now={now} then={then} />
+              <ChangeSummary load={recorded.load.specs} now={now} then={then} />
             ) : (
               "Change the number of slots or a weight: what came in the record is played again with it."
             )}
@@ -309,7 +309,7 @@ function WaitWords({ waits }: { waits: Waits | null }): ReactNode {
 }
 
 /** One sentence about the work spec whose backlog at the end changes the most. */
-function Told(props: {
+function ChangeSummary(props: {
   load: readonly LoadSpec[];
   now: ReadonlyMap<string, Outcome>;
   then: ReadonlyMap<string, Outcome>;

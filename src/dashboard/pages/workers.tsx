@@ -1,7 +1,7 @@
 /** Workers: parents with their children, the attempts and remaining leases of each; and which worker can run what. */
 import type { ReactNode } from "react";
 import { client, sayError } from "../data/connection.ts";
-import { toldOf, useGone, useHeld, useNamespace, useWorkers, type Held } from "../data/workers.ts";
+import { reportOf, useGone, useHeld, useNamespace, useWorkers, type Held } from "../data/workers.ts";
 import { count, plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
@@ -44,10 +44,10 @@ export default function Workers(): ReactNode {
   const all = held.data ?? nothing;
   const ending = all.all.filter(({ expirationTime }) => expirationTime - now < shortMs);
   const tree = treeOf(workers.data);
-  const slots = workers.data.reduce((sum, worker) => sum + (toldOf(worker).slots ?? 0), 0);
+  const slots = workers.data.reduce((sum, worker) => sum + (reportOf(worker).slots ?? 0), 0);
   const versions = new Map<string, number>();
   for (const worker of workers.data) {
-    const { version } = toldOf(worker);
+    const { version } = reportOf(worker);
     if (version !== undefined) versions.set(version, (versions.get(version) ?? 0) + 1);
   }
   const common = [...versions].sort((a, b) => b[1] - a[1]).map(([version]) => version);

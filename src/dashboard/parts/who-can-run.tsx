@@ -4,7 +4,7 @@ import type { ReactNode } from "react";
 import type { Explained, ScheduleRequest, WorkerRow } from "../../core/index.ts";
 import { client } from "../data/connection.ts";
 import { every } from "../data/live.ts";
-import { toldOf } from "../data/workers.ts";
+import { reportOf } from "../data/workers.ts";
 import { plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "./icon.tsx";
@@ -15,7 +15,7 @@ export function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): React
   const { ns, look } = useHere();
   const kinds = new Map<string, { request: ScheduleRequest; workers: number; title: string }>();
   for (const worker of workers) {
-    for (const request of toldOf(worker).asks ?? []) {
+    for (const request of reportOf(worker).asks ?? []) {
       const key = JSON.stringify(request);
       const runtimes = (request.runtimes ?? []).map((one) => (one === "" ? "(none)" : visible(one)));
       const title = [runtimes.join(", "), ...(request.labels ?? []).map(visible)].join(" · ");

@@ -1,7 +1,7 @@
 /** Workers in a tree under their parents, each with the attempts that it holds. */
 import { useState, type ReactNode } from "react";
 import type { AttemptRow, DesiredState, WorkerRow } from "../../core/index.ts";
-import { desire, giveBack, toldOf, type Held } from "../data/workers.ts";
+import { desire, giveBack, reportOf, type Held } from "../data/workers.ts";
 import { bytes, count, plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Confirm } from "./dialog.tsx";
@@ -176,7 +176,7 @@ function WorkerLine(props: {
   const { node, depth, held, isOpen, onToggle, undo, onChanged } = props;
   const { worker, children } = node;
   const attempts = heldBelow(node, held);
-  const told = toldOf(worker);
+  const told = reportOf(worker);
   const quiet = now - worker.lastUpdate > quietMs && attempts.length > 0;
   const does = quiet
     ? "quiet"

@@ -135,7 +135,7 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
   release(child: Child): void {
     if (child.state !== "ready" || this.#retiring.has(child)) return;
     const tooMany = this.#children.size - this.#retiring.size > this.#size;
-    const why = tooMany || this.#closed !== null ? "is not needed" : this.#tired(child);
+    const why = tooMany || this.#closed !== null ? "is not needed" : this.#replacementReason(child);
     if (why === null) this.#offer(child);
     else this.#replace(child, why);
   }
@@ -222,7 +222,7 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
   }
 
   /** Why an idle child should be replaced; null when it may stay. */
-  #tired(child: Child): string | null {
+  #replacementReason(child: Child): string | null {
     const { lifetimeMs = Infinity, memoryRecycle = Infinity } = this.#options;
     const rss = this.#seen.get(child) ?? 0;
     if (rss > memoryRecycle) return `is replaced: it used ${mebibytes(rss)} of memory`;
@@ -252,7 +252,7 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
       await child.stop("memory", text, 0);
       return;
     }
-    const why = this.#idle.includes(child) ? this.#tired(child) : null;
+    const why = this.#idle.includes(child) ? this.#replacementReason(child) : null;
     if (why !== null) this.#replace(child, why);
   }
 }

@@ -52,7 +52,7 @@ export class Warden {
   }
 
   /** Closes the pipe, as the system does when this process dies: the warden kills all watched groups. */
-  hangUp(): void {
+  killAll(): void {
     const child = this.#process;
     this.#process = null;
     this.#groups.clear();

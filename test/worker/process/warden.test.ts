@@ -43,7 +43,7 @@ test("kills what is left when its pipe closes, and only that", async () => {
   for (const pid of [a, b, c]) warden.watch(pid);
   warden.forget(b);
   // what a dead supervisor leaves behind: the system closes its end of the pipe
-  warden.hangUp();
+  warden.killAll();
   await until("the watched ones are dead", () => !isAlive(a) && !isAlive(c));
   expect(isAlive(b)).toBe(true);
   groups[1]!.kill("SIGKILL");

@@ -18,7 +18,7 @@ interface Ancestor {
  * The ancestors of the unit, through the attempts that created each, as far as they are kept; and the units that its output
  * created.
  */
-export function Kin({ unit }: { unit: WorkUnitRow }): ReactNode {
+export function Lineage({ unit }: { unit: WorkUnitRow }): ReactNode {
   const { ns, look } = useHere();
   const above = useQuery({
     queryKey: ["unit", ns, "above", unit.id],

@@ -4,7 +4,7 @@
  */
 import type { Row, Session } from "./connection.ts";
 
-export class Together implements Session {
+export class StatementBatch implements Session {
   readonly #steps: string[] = [];
   readonly #values: unknown[] = [];
 

@@ -2,7 +2,7 @@
  * The known word that is one typo away: one letter too many, too few or wrong, or two letters swapped. Null for a word that is
  * known itself, and when none is that close.
  */
-export function slipOf(given: string, known: Iterable<string>): string | null {
+export function closestName(given: string, known: Iterable<string>): string | null {
   let found: string | null = null;
   for (const word of known) {
     if (word === given) return null;

@@ -3,7 +3,7 @@ import { Component, type ReactNode } from "react";
 import { messageOf } from "../data/connection.ts";
 import { Trouble } from "./text.tsx";
 
-export class Fenced extends Component<{ children: ReactNode }, { error: unknown }> {
+export class ErrorBoundary extends Component<{ children: ReactNode }, { error: unknown }> {
   override state: { error: unknown } = { error: null };
 
   static getDerivedStateFromError(error: unknown): { error: unknown } {
