@@ -125,7 +125,7 @@ class Input implements Source {
     const found = compressionOf(head);
     if (this.#expected !== null && found !== this.#expected && head.length > 0)
       throw new BulkError(
-        `${this.name}: its name ends as for ${this.#expected}, and it is not compressed so`,
+        `${this.name}: the file name says ${this.#expected}, but the content is not ${this.#expected}`,
       );
     const counted = this.#counted(head, raw);
     return (this.#bytes = found === null ? counted : this.#decompressed(counted, found));

@@ -24,4 +24,4 @@ export function sameData(a: Data, b: Data): boolean {
 }
 
 export const otherAction = (key: string): CoordinateError =>
-  new CoordinateError("name_exists", `action ${key}, with other data`);
+  new CoordinateError("name_exists", `action ${key} exists with different data`);

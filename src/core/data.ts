@@ -183,7 +183,7 @@ export function dataFromMarked(value: Readonly<Record<string, unknown>>): Data {
   if (data === null || shown !== dataToJson(encodeData(rest)).text)
     throw new CoordinateError(
       "bad_data",
-      `${mark}: the other keys were changed since it was written; without this one they count`,
+      `${mark}: the other keys were changed after it was written; remove it to use them`,
     );
   return data;
 }

@@ -65,8 +65,7 @@ export function* ringTimers<Unit extends UnitState>(
 }
 
 /** What is logged when a store and the rules disagree: see `Swept.stuck`. */
-export const stuckText =
-  "housekeeping passes over units: the store holds them to have been tried too often, and they were not";
+export const stuckText = "housekeeping skips units that the store counts as exhausted although they are not";
 
 /** Fails the units that were tried too often, one after the other, the least tried first; returns how many. */
 export function* exhaustUnits<Unit extends UnitState>(

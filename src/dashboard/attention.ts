@@ -98,8 +98,7 @@ const nobody: Rule = (spec, { now, workers, runtimes, labels }) => {
     of: age(spec, now),
     status: "available",
   } as const;
-  if (workers.length === 0)
-    return { ...base, cause: ["No worker is active: nobody asks for work. Start one where its code is."] };
+  if (workers.length === 0) return { ...base, cause: ["No worker is active. Start one where its code is."] };
   const unmet = labels?.map((own) => unmetRequirement(meta.requires, own)) ?? [null];
   const [lacking = null] = unmet;
   if (lacking !== null && !unmet.includes(null))

@@ -55,7 +55,7 @@ export async function openSqliteReader(file: string): Promise<SqliteStore> {
     if (version < schemaVersion)
       throw new CoordinateError(
         "unavailable",
-        `${file}: ${version === 0 ? "has no store in it" : "is of an older version; who opens it to write brings it up to date"}`,
+        `${file}: ${version === 0 ? "has no store in it" : "has an older version; open it once for writing to upgrade it"}`,
       );
     return new SqliteStore({ file, driver, connection, ownership: null, readOnly: true });
   } catch (error) {

@@ -8,7 +8,7 @@ const logs = new Set<Logger>();
 
 function report(reason: unknown): void {
   for (const log of logs) {
-    log.error({ err: reason }, "a promise was rejected, and nobody waited for it");
+    log.error({ err: reason }, "unhandled promise rejection");
     return;
   }
 }

@@ -139,7 +139,7 @@ describe("compressed input", () => {
       "damaged or cut off",
     );
     expect(await failure(read(file("not.jsonl.gz", '"a"\n')))).toBe(
-      "not.jsonl.gz: its name ends as for gzip, and it is not compressed so",
+      "not.jsonl.gz: the file name says gzip, but the content is not gzip",
     );
   });
 

@@ -202,7 +202,7 @@ const stories: readonly Story[] = [
         run: "explain index --json",
         json: expect.objectContaining({ desired: "run", activeWorkers: 1 }),
       },
-      { run: "workers", out: /^Worker +Mode +Last seen +Should\nw1 .*run\n$/ },
+      { run: "workers", out: /^Worker +Mode +Last seen +Desired\nw1 .*run\n$/ },
       { once: true, run: "workers --json", json: [expect.objectContaining({ name: "w1", active: true })] },
       { run: "worker w1", out: /^w1 {2}active\n[\s\S]*crawl +c +pending/ },
       { run: "worker_stats", json: { num_workers: 1, num_children: 0, num_expirable: 1 } },

@@ -234,7 +234,7 @@ describe("load", () => {
     const [again] = await client.getWorkSpecs(ns, ["beta.two"]);
     expect(again?.data).toEqual(set?.data);
     const changed = file("changed.yaml", printed.out.replace("é", "e"));
-    expect((await run(["load", "-w", changed, "--no-work"])).err).toMatch(/changed since/);
+    expect((await run(["load", "-w", changed, "--no-work"])).err).toMatch(/changed after/);
     await client.close();
   });
 

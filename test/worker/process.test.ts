@@ -118,7 +118,7 @@ test(
   async () => {
     const { stdout, stderr } = await program(misbehaving(""));
     expect(stdout).toContain("finished 3");
-    expect(stderr).toContain("error: a promise was rejected, and nobody waited for it");
+    expect(stderr).toContain("error: unhandled promise rejection");
     expect(stderr).toContain("nobody waits for this");
   },
 );

@@ -225,14 +225,14 @@ function bar(done: number, total: number, size: number): string {
 
 function workerLines({ out }: Context, seen: Look, columns: number): string[] {
   const { workers } = seen;
-  if (workers.length === 0) return ["No worker is active: nobody asks for work."];
+  if (workers.length === 0) return ["No worker is active."];
   return tableLines(
     [
       { head: `${seen.moreWorkers ? "More than " : ""}${counted(workers.length, "worker")}`, min: 16 },
       { head: "Mode", min: 8 },
       { head: "Parent", min: 6 },
       { head: "Last seen" },
-      { head: "Should" },
+      { head: "Desired" },
     ],
     workers.map((row) => [
       row.name,

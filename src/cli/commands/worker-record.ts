@@ -31,7 +31,7 @@ export async function showWorker(context: Context, name: string): Promise<number
   out.line(`${out.paint("bold", show(row.name))}  ${row.active ? "active" : "not active"}`);
   const facts: [label: string, text: string][] = [
     ["Mode", row.mode],
-    ["Should", row.desired],
+    ["Desired", row.desired],
     ["Parent", row.parent ?? ""],
     ["Children", children.rows.map((child) => child.name).join(", ") + (children.next === null ? "" : ", …")],
     [

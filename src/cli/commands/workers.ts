@@ -47,7 +47,7 @@ export const isRegistered = ({ mode, data }: WorkerRow): boolean => mode !== "" 
 function printTree({ out }: Context, rows: readonly WorkerRow[]): void {
   const now = Date.now();
   out.table(
-    [{ head: "Worker", min: 16 }, { head: "Mode", min: 8 }, { head: "Last seen" }, { head: "Should" }],
+    [{ head: "Worker", min: 16 }, { head: "Mode", min: 8 }, { head: "Last seen" }, { head: "Desired" }],
     tree(rows).map(({ row, lead }) => [
       { text: lead + row.name, style: row.active ? undefined : "dim" },
       row.active ? row.mode : `gone (${row.mode})`,

@@ -56,7 +56,7 @@ channel.on("data", (chunk) => {
 });
 // as in the worker's own process: an unhandled rejection must not end the other units
 process.on("unhandledRejection", (error) => {
-  loggerWith({}).error({ err: error }, "a promise was rejected, and nobody waited for it");
+  loggerWith({}).error({ err: error }, "unhandled promise rejection");
 });
 channel.on("error", () => process.exit(0));
 channel.on("close", () => process.exit(0));

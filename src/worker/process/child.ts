@@ -180,7 +180,7 @@ export class Child extends EventEmitter<ChildEvents> {
       // nothing that follows can be decoded
       this.#group.channel?.removeAllListeners("data").resume();
       const what = error instanceof Error ? error.message : String(error);
-      void this.stop("protocol", `wrote to its channel what is no message: ${what}`, 0);
+      void this.stop("protocol", `wrote an invalid message to its channel: ${what}`, 0);
     }
   }
 

@@ -193,7 +193,7 @@ describe("the end of a child, in words", () => {
     ["exit", 3, "exited", "exited with code 3"],
     ["kill", 0, "signal", "was killed by SIGKILL (by somebody, or by the system when memory was short)"],
     ["throw", 0, "exited", "exited with code 1"],
-    ["garbage", 0, "protocol", expect.stringContaining("wrote to its channel what is no message")],
+    ["garbage", 0, "protocol", expect.stringContaining("wrote an invalid message to its channel")],
   ])("%s %s", async (name, value, cause, text) => {
     const pool = open();
     const exit = await exitOf(await borrow(pool), name, value);
