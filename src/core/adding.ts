@@ -5,7 +5,7 @@ import { CoordinateError } from "./errors.ts";
 import { followBefore, needState, supersede, wait } from "./life.ts";
 import { resolveConsequences } from "./batching.ts";
 import type { WorkUnitPut } from "./store.ts";
-import { addsInTurns, inTurns } from "./partitions.ts";
+import { addsInterleaved, interleaveByPartition } from "./partitions.ts";
 import { agedPriority, ages, isLate } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 import { availableSince, type AddedWorkUnit } from "./work-unit.ts";
@@ -112,7 +112,7 @@ export function* putUnits<Unit extends UnitState>(
     ? yield* findNeeds(set, spec, puts)
     : null;
   // a unit may depend on a later one of the same add, so create all of them before processing any
-  const fresh = new Set(plan?.fresh ?? makeInTurns(set, spec, puts));
+  const fresh = new Set(plan?.fresh ?? makeInterleaved(set, spec, puts));
   for (const unit of fresh) set.add(unit);
   for (let i = 0; i < puts.length; i++) {
     let put = puts[i]!;
@@ -135,13 +135,13 @@ export function* putUnits<Unit extends UnitState>(
         supersede(set, unit, set.now);
         unit.tries = 0;
         unit.since = set.now;
-        if (isEnded(unit)) set.happened(unit, "added", -1);
+        if (isEnded(unit)) set.noteEvent(unit, "added", -1);
       } else if (ages(spec.meta)) put = { ...put, priority: keptPlace(set, unit, put) };
       unit.data = put.data;
     }
-    if (created) set.happened(unit, "added", -1);
+    if (created) set.noteEvent(unit, "added", -1);
     const keepsPlace = !created && put.onConflict === "data";
-    if (!keepsPlace) describe(set, unit, put);
+    if (!keepsPlace) applyPut(set, unit, put);
     const needs = keepsPlace ? null : (plan?.needs[i] ?? null);
     if (needs !== null) setNeeds(set, unit, needs);
     if (!created && !again && unit.status === "pending") set.enter(unit, "pending");
@@ -152,17 +152,17 @@ export function* putUnits<Unit extends UnitState>(
 }
 
 /** Makes the new units in the order in which their partitions take turns; none where that order does not matter. */
-function makeInTurns<Unit extends UnitState>(
+function makeInterleaved<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
   puts: readonly WorkUnitPut[],
 ): Unit[] {
-  if (!addsInTurns(spec.meta, puts.length)) return [];
+  if (!addsInterleaved(spec.meta, puts.length)) return [];
   const fresh = new Map<string, WorkUnitPut>();
   // a name may occur twice: the first put creates the unit, the second updates it
   for (const put of puts)
     if (!fresh.has(put.name) && set.find(spec, put.name) === undefined) fresh.set(put.name, put);
-  return inTurns([...fresh.values()]).map((put) => set.make(spec, put));
+  return interleaveByPartition([...fresh.values()]).map((put) => set.make(spec, put));
 }
 
 /** For a work spec with `aging`: turns the priority into a place in the claim order that reflects when the unit begins to wait. */
@@ -189,7 +189,7 @@ function keptPlace<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, pu
 }
 
 /** Applies everything in the put except the data. */
-function describe<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put: WorkUnitPut): void {
+function applyPut<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put: WorkUnitPut): void {
   const [before, after] = [batchOf(set.extras(unit).labels), batchOf(put.labels)];
   if (before !== after) {
     const { namespace } = unit.spec;

@@ -918,7 +918,7 @@ export class Engine implements Coordinate {
 
   /** How many units this engine found late: past their deadline, and moved to the front, or past `expires`, and failed. */
   get late(): number {
-    return keepsHistory(this.#store) ? this.#store.happened.late : 0;
+    return keepsHistory(this.#store) ? this.#store.historyCounts.late : 0;
   }
 
   /** How many requests wait: for work, for messages, or for units to end. */
@@ -954,7 +954,7 @@ export class Engine implements Coordinate {
 
 function listensToBreakers(store: Store, listener: (event: BreakerEvent) => void): () => void {
   if (!keepsHistory(store)) return () => undefined;
-  const { breakers } = store.happened;
+  const { breakers } = store.historyCounts;
   breakers.add(listener);
   return () => breakers.delete(listener);
 }

@@ -5,8 +5,16 @@
 import type { WorkSpecMetaChange } from "./work-spec-fields.ts";
 
 /** The events that are counted. Adding a unit again after it has ended counts as added. */
-export const happenings = ["added", "started", "finished", "failed", "retried", "expired", "late"] as const;
-export type Happening = (typeof happenings)[number];
+export const historyEvents = [
+  "added",
+  "started",
+  "finished",
+  "failed",
+  "retried",
+  "expired",
+  "late",
+] as const;
+export type HistoryEvent = (typeof historyEvents)[number];
 
 const hour = 3_600_000;
 
@@ -134,7 +142,7 @@ export function spreadOf(histogram: Histogram): Spread | null {
 
 /** What one writer recorded for a work spec, or for a namespace, in one step. */
 export interface HistoryRecord {
-  counts: Record<Happening, number>;
+  counts: Record<HistoryEvent, number>;
   durations: Histogram;
   waits: Histogram;
   /** Attempts that a worker ended, retried ones included, and their total duration. */
@@ -173,7 +181,7 @@ function addHistogram(to: Histogram, from: Histogram): void {
 
 /** Adds one record to another: from another writer, from the next step, or from another work spec of the same namespace. */
 export function addRecord(to: HistoryRecord, from: HistoryRecord): void {
-  for (const happening of happenings) to.counts[happening] += from.counts[happening];
+  for (const happening of historyEvents) to.counts[happening] += from.counts[happening];
   addHistogram(to.durations, from.durations);
   addHistogram(to.waits, from.waits);
   for (const sum of sums) to[sum] += from[sum];
@@ -186,7 +194,7 @@ export function addRecord(to: HistoryRecord, from: HistoryRecord): void {
 export function writeRecord(record: HistoryRecord): string {
   const { counts, durations, waits, oldestMs, changes } = record;
   const written: Record<string, unknown> = {};
-  for (const happening of happenings) if (counts[happening] > 0) written[happening] = counts[happening];
+  for (const happening of historyEvents) if (counts[happening] > 0) written[happening] = counts[happening];
   for (const sum of sums) if (record[sum] > 0) written[sum] = record[sum];
   if (oldestMs > 0) written.oldestMs = oldestMs;
   if (durations.size > 0) written.durations = [...durations].flat();
@@ -195,7 +203,7 @@ export function writeRecord(record: HistoryRecord): string {
   return JSON.stringify(written);
 }
 
-interface Written extends Partial<Record<Happening | (typeof sums)[number] | "oldestMs", number>> {
+interface Written extends Partial<Record<HistoryEvent | (typeof sums)[number] | "oldestMs", number>> {
   durations?: number[];
   waits?: number[];
   changes?: HistoryChange[];
@@ -204,7 +212,7 @@ interface Written extends Partial<Record<Happening | (typeof sums)[number] | "ol
 export function readRecord(text: string): HistoryRecord {
   const written = JSON.parse(text) as Written;
   const record = emptyRecord();
-  for (const happening of happenings) record.counts[happening] = written[happening] ?? 0;
+  for (const happening of historyEvents) record.counts[happening] = written[happening] ?? 0;
   for (const sum of sums) record[sum] = written[sum] ?? 0;
   record.oldestMs = written.oldestMs ?? 0;
   record.durations = readHistogram(written.durations);

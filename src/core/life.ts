@@ -64,7 +64,7 @@ export function begin<Unit extends UnitState>(
   lifetimeMs: number,
 ): AttemptState {
   const start = startOf(unit, Math.max(set.now, set.lastFreedAt(unit.spec)));
-  set.happened(unit, "started", waitedMs(unit, start));
+  set.noteEvent(unit, "started", waitedMs(unit, start));
   set.leave(unit);
   supersede(set, unit, set.now);
   unit.tries++;
@@ -102,7 +102,7 @@ function failUnrun<Unit extends UnitState>(
   supersede(set, unit, at);
   unit.attempt = newAttempt(++unit.attempts, worker, "failed", time, time, data);
   unit.attempt.reason = reason;
-  set.happened(unit, "failed", -1);
+  set.noteEvent(unit, "failed", -1);
   set.enter(unit, "failed");
   set.ended(unit, "failed", time);
 }
@@ -186,7 +186,7 @@ function failBroken<Unit extends UnitState>(
 
 /** Fails a unit that did not begin in time. The failure is dated to `expires`, but not before the unit was added or last tried. */
 function failLate<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, expires: number): void {
-  set.happened(unit, "late", -1);
+  set.noteEvent(unit, "late", -1);
   const data = dataWith(unit.data, "traceback", lateText(expires));
   failUnrun(set, unit, "", "late", data, Math.max(expires, unit.created));
 }
@@ -197,7 +197,7 @@ function goFirst<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, timi
   if (timing.priority === undefined)
     set.setExtras(unit, { ...set.extras(unit), timing: { ...timing, priority: unit.priority } });
   unit.priority = latePriority(timing.deadline ?? 0);
-  set.happened(unit, "late", -1);
+  set.noteEvent(unit, "late", -1);
 }
 
 /** Handles the timer of a waiting unit: past its deadline it goes first, past its expiry it fails. */
@@ -219,7 +219,7 @@ export function expire<Unit extends UnitState>(
   set.leave(unit);
   attempt.status = "expired";
   attempt.end = Math.max(at, attempt.start);
-  set.happened(unit, "expired", -1);
+  set.noteEvent(unit, "expired", -1);
   set.released(unit, attempt);
   wait(set, unit, attempt.end);
 }
@@ -253,7 +253,7 @@ export function endAttempt<Unit extends UnitState>(
   attempt.end = Math.max(set.now, attempt.start);
   set.released(unit, attempt);
   const status = action === "finish" ? "finished" : "failed";
-  set.happened(unit, status, attempt.end - attempt.start);
+  set.noteEvent(unit, status, attempt.end - attempt.start);
   set.enter(unit, status);
   set.ended(unit, status, attempt.end);
 }
@@ -296,7 +296,7 @@ export function retryUnit<Unit extends UnitState>(
   set.leave(unit);
   attempt.status = actionStatus.retry;
   attempt.end = Math.max(set.now, attempt.start);
-  set.happened(unit, "retried", untried ? -1 : attempt.end - attempt.start);
+  set.noteEvent(unit, "retried", untried ? -1 : attempt.end - attempt.start);
   set.released(unit, attempt);
   unit.notBefore = notBefore;
   wait(set, unit, attempt.end);

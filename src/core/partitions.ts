@@ -149,11 +149,11 @@ const manyUnits = 100;
  * Whether this many new units get their ids in the order in which their partitions will take turns. Ids decide the place in memory
  * and on disk: a claim takes units of many partitions, and then finds them beside each other.
  */
-export const addsInTurns = (meta: WorkSpecMeta, count: number): boolean =>
+export const addsInterleaved = (meta: WorkSpecMeta, count: number): boolean =>
   count >= manyUnits && hasLanes(meta);
 
 /** First one unit of each partition, in the order of partitions, then another one of each, and so on. */
-export function inTurns<Unit extends { partition?: string }>(units: readonly Unit[]): Unit[] {
+export function interleaveByPartition<Unit extends { partition?: string }>(units: readonly Unit[]): Unit[] {
   const counts = new Map<string, number>();
   const turns: Unit[][] = [];
   for (const unit of units) {

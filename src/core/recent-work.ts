@@ -81,7 +81,7 @@ export class RecentWorkReader {
     const from = stepOf(now - windowMs, minute);
     const recent = await this.#steps(ns, specs, minute, from, now);
     if (keepsHistory(this.#store))
-      for (const [time, spec, record] of this.#store.happened.untaken(from))
+      for (const [time, spec, record] of this.#store.historyCounts.untaken(from))
         addTo(recent, spec, stepOf(time, minute), record);
     const works = new Map<number, RecentWork>();
     for (const id of specs) works.set(id, weigh(recent.get(id), now));

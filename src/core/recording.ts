@@ -1,6 +1,6 @@
 /**
- * How the history is made. Rules and fast paths note what happens (`Notes`). A store passes the notes of a transaction to its
- * `Happened` after the commit, so that rolled-back work is never counted. Every ten seconds the engine puts the counts into records
+ * How the history is made. Rules and fast paths report events to a `HistorySink`. A store passes the notes of a transaction to its
+ * `HistoryCounts` after the commit, so that rolled-back work is never counted. Every ten seconds the engine puts the counts into records
  * and writes them.
  *
  * A record belongs to one writer, an engine from its start to its end, and is always written whole: writing it twice has the same
@@ -12,10 +12,10 @@ import {
   bucketOf,
   emptyRecord,
   finestStepMs,
-  happenings,
+  historyEvents,
   historySteps,
   writeRecord,
-  type Happening,
+  type HistoryEvent,
   type HistoryChange,
   type HistoryRecord,
 } from "./history.ts";
@@ -24,7 +24,7 @@ import type { Store } from "./store.ts";
 /** Implemented by stores that keep a history. */
 export interface HistoryKeeper {
   /** The events counted by this store since they were last taken. */
-  readonly happened: Happened;
+  readonly historyCounts: HistoryCounts;
   /** A number that no other writer of this store has ever had. */
   newWriter(): number;
   /** Writes records, each replacing this writer's earlier version. Skips deleted work specs and namespaces. */
@@ -59,14 +59,14 @@ export interface StoredRecord {
 export const keepsHistory = (store: Store): store is Store & HistoryKeeper => "readHistory" in store;
 
 /** Receives events of `count` units. `ms` is how long the attempt took, or the unit had waited; below 0 is not known. */
-export interface Notes {
-  note(spec: number, happening: Happening, at: number, ms: number, count: number): void;
+export interface HistorySink {
+  note(spec: number, happening: HistoryEvent, at: number, ms: number, count: number): void;
   /** A breaker tripped or closed. */
   breaker(event: BreakerEvent): void;
 }
 
-const kinds = Object.fromEntries(happenings.map((happening, i) => [happening, i])) as Record<
-  Happening,
+const kinds = Object.fromEntries(historyEvents.map((happening, i) => [happening, i])) as Record<
+  HistoryEvent,
   number
 >;
 
@@ -76,19 +76,19 @@ const keptNotes = 10_000;
 const noItems = new Float64Array(0);
 
 /** The notes of a transaction. They do not count before the commit. */
-export class Noted implements Notes {
+export class TransactionHistory implements HistorySink {
   /** Five numbers for each note. Consecutive notes that differ only in their count are merged. */
   #items = noItems;
   #used = 0;
   #breakers: BreakerEvent[] = [];
-  readonly #happened: Happened;
+  readonly #counts: HistoryCounts;
 
-  constructor(happened: Happened) {
-    this.#happened = happened;
+  constructor(counts: HistoryCounts) {
+    this.#counts = counts;
   }
 
-  note(spec: number, happening: Happening, at: number, ms: number, count: number): void {
-    if (!this.#happened.on && happening !== "late") return;
+  note(spec: number, happening: HistoryEvent, at: number, ms: number, count: number): void {
+    if (!this.#counts.on && happening !== "late") return;
     let items = this.#items;
     const kind = kinds[happening];
     const used = this.#used;
@@ -128,12 +128,18 @@ export class Noted implements Notes {
   /** Passes the notes on, after the commit. */
   committed(): void {
     if (this.#breakers.length > 0) {
-      for (const event of this.#breakers) this.#happened.breaker(event);
+      for (const event of this.#breakers) this.#counts.breaker(event);
       this.#breakers = [];
     }
     const items = this.#items;
     for (let i = 0, used = this.#used; i < used; i += 5)
-      this.#happened.note(items[i]!, happenings[items[i + 1]!]!, items[i + 2]!, items[i + 3]!, items[i + 4]!);
+      this.#counts.note(
+        items[i]!,
+        historyEvents[items[i + 1]!]!,
+        items[i + 2]!,
+        items[i + 3]!,
+        items[i + 4]!,
+      );
     this.clear();
   }
 }
@@ -142,7 +148,7 @@ export class Noted implements Notes {
 const maxSteps = 60;
 
 /** Counts by step and work spec. */
-export class Happened implements Notes {
+export class HistoryCounts implements HistorySink {
   /** Whether a recorder takes the counts. */
   on = false;
   /** Late units, counted even without a recorder. */
@@ -152,7 +158,7 @@ export class Happened implements Notes {
   readonly #steps = new Map<number, Map<number, HistoryRecord>>();
   // the current run of equal notes: units of one batch are counted together
   #spec = -1;
-  #happening: Happening = "added";
+  #happening: HistoryEvent = "added";
   #at = -1;
   #ms = -1;
   #count = 0;
@@ -161,7 +167,7 @@ export class Happened implements Notes {
   #recordSpec = -1;
   #recordTime = -1;
 
-  note(spec: number, happening: Happening, at: number, ms: number, count: number): void {
+  note(spec: number, happening: HistoryEvent, at: number, ms: number, count: number): void {
     if (happening === "late") this.late += count;
     if (!this.on) return;
     if (ms !== this.#ms || at !== this.#at || happening !== this.#happening || spec !== this.#spec) {
@@ -276,7 +282,7 @@ export class Recorder {
   constructor(store: Store & HistoryKeeper, now: number) {
     this.#store = store;
     this.#writer = store.newWriter();
-    store.happened.on = true;
+    store.historyCounts.on = true;
     this.#recorded = stepOf(now, finestStepMs);
   }
 
@@ -332,7 +338,7 @@ export class Recorder {
       }
     }
     for (const [namespace, record] of spaces) this.#add(namespace, 0, time, record);
-    for (const [at, specs] of this.#store.happened.take(before))
+    for (const [at, specs] of this.#store.historyCounts.take(before))
       for (const [spec, record] of specs) entries.push({ spec, time: at, record });
     const changes = this.#changes;
     this.#changes = [];

@@ -22,10 +22,10 @@ import type { Data } from "./data.ts";
 import type { DependencyKind } from "./dependency.ts";
 import type { SharedLimitState } from "./limits.ts";
 import type { Hold, LaneState } from "./partitions.ts";
-import type { Happening } from "./history.ts";
+import type { HistoryEvent } from "./history.ts";
 import type { QueueMessage } from "./queue.ts";
 import type { UnitRetry } from "./retry.ts";
-import type { Notes } from "./recording.ts";
+import type { HistorySink } from "./recording.ts";
 import type { AttemptKey, WorkUnitPut } from "./store.ts";
 import type { UnitTiming } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
@@ -138,13 +138,13 @@ type CountChange = Partial<BatchCounts & Pick<BatchChange, "dropped">>;
 export abstract class WorkingSet<Unit extends UnitState> {
   /** The time of the verb. */
   now: number;
-  readonly #notes: Notes;
+  readonly #notes: HistorySink;
   /** Units that ended or were removed, with the time of that, whose dependents are not resolved yet. */
   #unresolved: Map<Unit, number> | null = null;
   #batchChanges: Map<string, BatchChange> | null = null;
   #outcomes: Map<Unit["spec"], Outcomes> | null = null;
 
-  constructor(now: number, notes: Notes) {
+  constructor(now: number, notes: HistorySink) {
     this.now = now;
     this.#notes = notes;
   }
@@ -329,12 +329,12 @@ export abstract class WorkingSet<Unit extends UnitState> {
   /** The worker of an attempt no longer holds its unit, or has learned that it lost it. */
   abstract released(unit: Unit, attempt: AttemptState): void;
   /** Appends a message. */
-  protected abstract tell(message: Omit<QueueMessage, "seq">, unit: Unit): void;
+  protected abstract appendMessage(message: Omit<QueueMessage, "seq">, unit: Unit): void;
   /** Wakes callers that wait for the unit to end, once the verb has taken effect. */
   protected abstract wake(unit: Unit): void;
 
   /** Notes an event for the history. `ms` is how long the attempt took, or the unit had waited for it; below 0 for neither. */
-  happened(unit: Unit, happening: Happening, ms: number): void {
+  noteEvent(unit: Unit, happening: HistoryEvent, ms: number): void {
     this.#notes.note(unit.spec.id, happening, this.now, ms, 1);
   }
 
@@ -371,7 +371,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
     // a unit of a deleted work spec sends no messages, though its row may still exist
     if (queues.length > 0 && !unit.spec.deleted)
       for (const queue of queues)
-        this.tell(
+        this.appendMessage(
           {
             queue,
             workSpec: unit.spec.name,

@@ -9,7 +9,7 @@ import {
   resolveConsequences,
   CoordinateError,
   defaultNamespaceSettings,
-  Happened,
+  HistoryCounts,
   makeAttempts,
   missingWorkSpec,
   nothingSwept,
@@ -84,8 +84,8 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   readonly #watches = new Watches();
   readonly #spaces = new Map<string, Space>();
   readonly #units = new UnitTable();
-  readonly happened = new Happened();
-  readonly #set = new MemorySet(this.#spaces, this.#units, this.#watches, this.happened);
+  readonly historyCounts = new HistoryCounts();
+  readonly #set = new MemorySet(this.#spaces, this.#units, this.#watches, this.historyCounts);
   /** Deleted specs whose units have not been purged yet. */
   readonly #dead = new Set<Spec>();
   #lastSpecId = 0;

@@ -19,7 +19,7 @@ import {
   type Hold,
   type Lane,
   type LaneState,
-  type Happened,
+  type HistoryCounts,
   type Need,
   type OutcomeCounts,
   type QueueMessage,
@@ -38,8 +38,13 @@ export class MemorySet extends WorkingSet<Unit> {
   #lastSeq = 0;
   #lastLease = 0;
 
-  constructor(spaces: ReadonlyMap<string, Space>, units: UnitTable, watches: Watches, happened: Happened) {
-    super(0, happened);
+  constructor(
+    spaces: ReadonlyMap<string, Space>,
+    units: UnitTable,
+    watches: Watches,
+    historyCounts: HistoryCounts,
+  ) {
+    super(0, historyCounts);
     this.#spaces = spaces;
     this.#units = units;
     this.#watches = watches;
@@ -338,7 +343,7 @@ export class MemorySet extends WorkingSet<Unit> {
     else worker?.lost.delete(attempt);
   }
 
-  protected tell(message: Omit<QueueMessage, "seq">, { spec: { space } }: Unit): void {
+  protected appendMessage(message: Omit<QueueMessage, "seq">, { spec: { space } }: Unit): void {
     let queue = space.queues.get(message.queue);
     if (queue === undefined) space.queues.set(message.queue, (queue = new Queue()));
     queue.append({ seq: ++this.#lastSeq, ...message });

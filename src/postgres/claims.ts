@@ -13,7 +13,7 @@ import {
   type Claim,
   type Held,
   type Rule,
-  type Notes,
+  type HistorySink,
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
 import type { Caution } from "./caution.ts";
@@ -21,7 +21,7 @@ import { catchUp, hasOverdue } from "./expiry.ts";
 import {
   failUnless,
   isRow,
-  isUnsure,
+  isNotPlain,
   oneOrAll,
   type Database,
   type Row,
@@ -139,7 +139,7 @@ const givenFrom = (source: string): string => `  ), given AS MATERIALIZED (
  * `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
  * lock more rows than LIMIT says (BUG #15715). The number of rows is checked once more where they are written.
  */
-const carefully = {
+const careful = {
   given: `picked AS MATERIALIZED (
       SELECT w.ctid AS waiting, u.id, u.attempts, u.tries, u.attempt_status, ${isExhausted} AS exhausted,
         u.attempt_late, u.attempt_start, u.attempt_end, u.attempt_expiration, u.attempt_worker, u.attempt_errors,
@@ -162,7 +162,7 @@ ${givenFrom("picked")}`,
  * The optimistic variant: updates units by ctid, without checking them first. The statement fails if a unit was tried before, has no
  * try left, or was changed concurrently, so that its row or its row of `waiting` has another ctid.
  */
-const surely = {
+const quick = {
   given: `${givenFrom(`(
       SELECT w.ctid AS waiting, u.ctid AS row, u.attempts, u.tries, ${beginsAndWaits},
         u.attempt_status IS NOT NULL OR coalesce(${isExhausted}, false) AS odd${candidates}
@@ -186,7 +186,7 @@ const bytesText = (column: string): string =>
  * caller, $8 whether the spec's row is locked, $9 namespace, $10 and $11 the place and key to begin at, $12 and $13 what an
  * earlier look saw, $14 ids for the lease rows of the callers, $15 request ids, $16 how long a new worker is active.
  */
-const claimStatement = (kind: ClaimKind, { given, from, columns, gone, sure } = surely): string => `
+const claimStatement = (kind: ClaimKind, { given, from, columns, gone, sure } = quick): string => `
   WITH spec AS MATERIALIZED (
     SELECT s.id, s.namespace, s.paused, (s.max_running > 0 OR s.continuous) AND NOT $8::boolean AS limited,
       s.continuous, s.flow, ${hasOverdue("s", "$3::bigint")} AS past,
@@ -244,7 +244,7 @@ ${kind === "whole" ? supersededAndKnown : ""}${dealtTo}${kind === "plain" ? "" :
  * ids. A statement opens all indexes of every table that it may write, needed or not, and that was the larger part of the cost of
  * a claim of one unit.
  */
-export const claimSql = claimStatement("whole", carefully);
+export const claimSql = claimStatement("whole", careful);
 export const notedClaimSql = claimStatement("noted");
 export const plainClaimSql = claimStatement("plain");
 
@@ -370,12 +370,12 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
         await db.write(sql, values(kind, false, at), repeat),
         claims,
         places,
-        db.happened,
+        db.historyCounts,
         now,
       );
     return holding(async (tx) => {
       const rows = await tx.rows(sql, values(kind, true, at));
-      const read = readClaim(rows, claims, places, tx.noted, now);
+      const read = readClaim(rows, claims, places, tx.history, now);
       // an exhausted unit, or no unit in a spec that may generate one: decided here, while the spec's row is locked
       return read === "exhausted" || read === "generate" ? { claimed: await byRule(tx) } : read;
     });
@@ -387,7 +387,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     const isWhole = tried.isNeeded(id) || !isKnown || claiming.borrowed;
     let kind: ClaimKind = isWhole ? "whole" : requestId === null ? "plain" : "noted";
     const answer = await send(kind, at).catch((error: unknown) => {
-      if (kind === "whole" || !isUnsure(error)) throw error;
+      if (kind === "whole" || !isNotPlain(error)) throw error;
       tried.failed(id);
       return send((kind = "whole"), at);
     });
@@ -458,7 +458,7 @@ function readClaim(
   rows: readonly Row[],
   claims: readonly Claim[],
   places: number,
-  notes: Notes,
+  notes: HistorySink,
   now: number,
 ): ClaimAnswer {
   const claimed = claims.map(nothing);
@@ -520,7 +520,7 @@ function readDealt(
   [, , ids, all, starts, waits, nameText, nameLengths, dataText, dataLengths]: DealtRow,
   { workSpec, worker, lifetimeMs }: Claim,
   long: ReadonlyMap<number, string>,
-  notes: Notes,
+  notes: HistorySink,
   now: number,
 ): AttemptRow[] {
   const units = ids ?? [];

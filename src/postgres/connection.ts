@@ -11,7 +11,14 @@ import { setTimeout as delay } from "node:timers/promises";
 import { finished } from "node:stream/promises";
 import type pg from "pg";
 import { from as copyFrom } from "pg-copy-streams";
-import { backOffMs, CoordinateError, Happened, Noted, WaitedError, type Notes } from "../core/index.ts";
+import {
+  backOffMs,
+  CoordinateError,
+  HistoryCounts,
+  TransactionHistory,
+  WaitedError,
+  type HistorySink,
+} from "../core/index.ts";
 import { quoted } from "./schema.ts";
 import { rowTypes } from "./values.ts";
 
@@ -26,7 +33,7 @@ export interface Session {
 /** A connection in a transaction. */
 export interface Transaction extends Session {
   /** Events for the history: they count once the transaction has been committed. */
-  readonly noted: Notes;
+  readonly history: HistorySink;
   /** Sends rows in binary form to `COPY … FROM STDIN`. */
   copy(sql: string, rows: Buffer): Promise<void>;
 }
@@ -119,7 +126,7 @@ export const lockSliceMs = 250;
 export class Database implements Session {
   readonly counters: Counters;
   /** Events for the history. */
-  readonly happened: Happened;
+  readonly historyCounts: HistoryCounts;
   readonly #options: DatabaseOptions;
   readonly #texts = new Map<string, { text: string; name: string }>();
   readonly #begin: string;
@@ -129,11 +136,11 @@ export class Database implements Session {
   constructor(
     options: DatabaseOptions,
     counters: Counters = { statements: 0, transactions: 0, retries: 0, discarded: 0, unknown: 0 },
-    happened: Happened = new Happened(),
+    historyCounts: HistoryCounts = new HistoryCounts(),
   ) {
     this.#options = options;
     this.counters = counters;
-    this.happened = happened;
+    this.historyCounts = historyCounts;
     const local = options.local.map((setting) => `SET LOCAL ${setting};`).join("");
     this.#begin = `BEGIN ISOLATION LEVEL READ COMMITTED;${local}`;
     // with settings per transaction, every statement needs a transaction
@@ -173,7 +180,7 @@ export class Database implements Session {
   ): Promise<Answer> {
     return this.#trying(repeat, async (client, sent) => {
       this.counters.transactions++;
-      const noted = new Noted(this.happened);
+      const noted = new TransactionHistory(this.historyCounts);
       const tx = this.bound(client, noted);
       await this.#command(client, this.#begin);
       let answer: Answer;
@@ -192,9 +199,9 @@ export class Database implements Session {
   }
 
   /** The statements of a transaction on one connection. */
-  protected bound(client: Client, noted: Notes): Transaction {
+  protected bound(client: Client, noted: HistorySink): Transaction {
     return {
-      noted,
+      history: noted,
       rows: (sql, values) => this.run(client, sql, values),
       copy: async (sql, rows) => {
         this.counters.statements++;
@@ -313,8 +320,8 @@ export class Database implements Session {
 export class BorrowedDatabase extends Database {
   readonly #client: Client;
 
-  constructor(options: DatabaseOptions, client: Client, happened: Happened) {
-    super(options, undefined, happened);
+  constructor(options: DatabaseOptions, client: Client, historyCounts: HistoryCounts) {
+    super(options, undefined, historyCounts);
     this.#client = client;
   }
 
@@ -329,7 +336,7 @@ export class BorrowedDatabase extends Database {
   /** In a savepoint, so that a refused request leaves the caller's transaction usable. */
   override async transaction<Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> {
     const client = this.#client;
-    const noted = new Noted(this.happened);
+    const noted = new TransactionHistory(this.historyCounts);
     const tx = this.bound(client, noted);
     await client.query({ text: "SAVEPOINT coordinate" });
     try {
@@ -400,7 +407,7 @@ export const failUnless = (condition: string, rows: string): string =>
   `CASE WHEN ${condition} THEN 1 ELSE ('${notPlain}' || ${rows})::int END`;
 
 /** Whether the statement failed by `failUnless`. */
-export const isUnsure = (error: unknown): boolean =>
+export const isNotPlain = (error: unknown): boolean =>
   codeOf(error) === "22P02" && messageOf(error).includes(notPlain);
 
 export const isUniqueViolation = (error: unknown): boolean => codeOf(error) === "23505";

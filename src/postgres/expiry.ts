@@ -240,7 +240,7 @@ async function movePlain(
   const [row] = await db.write(moveSql, [spec, now, limit, epochOf(now)], { repeatable: true });
   await refileLeases(db, spec, now);
   const [expired, due, , runDue] = row as [number, number, number, boolean | null];
-  if (expired > 0) db.happened.note(spec, "expired", now, -1, expired);
+  if (expired > 0) db.historyCounts.note(spec, "expired", now, -1, expired);
   return { expired, due, runDue: runDue === true };
 }
 

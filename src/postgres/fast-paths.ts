@@ -412,8 +412,8 @@ async function finishAll(
   const expirations = new Map<number, number>();
   const same = (lists as unknown as FinishedRow[])[0]?.[3][0] ?? 0;
   for (const [spec, count, took, ends, ids] of lists as unknown as FinishedRow[]) {
-    if (took.length === 1) db.happened.note(spec, "finished", now, took[0]!, count);
-    else for (const ms of took) db.happened.note(spec, "finished", now, ms, 1);
+    if (took.length === 1) db.historyCounts.note(spec, "finished", now, took[0]!, count);
+    else for (const ms of took) db.historyCounts.note(spec, "finished", now, ms, 1);
     for (const [i, id] of (ids ?? []).entries()) expirations.set(id, ends.length === 1 ? ends[0]! : ends[i]!);
   }
   return changes.map((change) => ({
@@ -459,7 +459,7 @@ export function settleSql(kind: SettleKind): string {
 /**
  * Returns the answers in the order of the changes; undefined where the rules have to decide. `queues` is the most queues that a
  * unit may have: that many message numbers are taken first for each unit that ends. `laned`, `counted` and `sure`: see
- * `SettleKind`, and `isUnsure` for the error of `sure`. `pastAcross`: overdue work in other specs may have to come first, see
+ * `SettleKind`, and `isNotPlain` for the error of `sure`. `pastAcross`: overdue work in other specs may have to come first, see
  * `hasOverdueAcross`.
  */
 export async function settlePlain(
@@ -489,7 +489,7 @@ export async function settlePlain(
   const tells = queues > 0 && ends > 0;
   const answer = (at: number, expirationTime: number, spec: number, took: number): void => {
     const { change, i } = sorted[at - 1]!;
-    if (change.action !== "renew") db.happened.note(spec, happeningOf[change.action], now, took, 1);
+    if (change.action !== "renew") db.historyCounts.note(spec, happeningOf[change.action], now, took, 1);
     answers[i] = { ...unchanged(change), changed: true, status: actionStatus[change.action], expirationTime };
   };
   // data with outputs is for a work spec that chains, where the optimistic statement would fail

@@ -25,7 +25,7 @@ interface Kept {
   readonly until: number;
 }
 
-export class Looks {
+export class LookCache {
   readonly #kept = new Map<string, Kept>();
   #count = 0;
 

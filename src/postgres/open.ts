@@ -106,8 +106,8 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
   };
   const db = new Database(databaseOptions);
   const share = new PoolShare(live, Math.max(1, poolSize - 2), connectTimeoutMs);
-  const slow = new Database({ ...databaseOptions, pool: share }, db.counters, db.happened);
-  const timely = new Database({ ...databaseOptions, timely: true }, db.counters, db.happened);
+  const slow = new Database({ ...databaseOptions, pool: share }, db.counters, db.historyCounts);
+  const timely = new Database({ ...databaseOptions, timely: true }, db.counters, db.historyCounts);
   const mayListen = options.listenUrl !== undefined || perSession;
   const listens = options.notify ?? mayListen;
   const { options: _options, query_timeout: _timeout, ...plain } = config;

@@ -38,7 +38,7 @@ import {
   type Claim,
   type CountSlice,
   type FailureRow,
-  type Happened,
+  type HistoryCounts,
   type HistoryKeeper,
   type HistoryRow,
   type ListedAttempt,
@@ -101,7 +101,7 @@ import { databaseClock, type DatabaseClock } from "./clock.ts";
 import {
   BorrowedDatabase,
   isUniqueViolation,
-  isUnsure,
+  isNotPlain,
   type Client,
   type Counters,
   type Database,
@@ -112,7 +112,7 @@ import {
 import { Floors } from "./floor.ts";
 import { decideLocks } from "./locks.ts";
 import { findKeys } from "./long-names.ts";
-import { Looks } from "./looks.ts";
+import { LookCache } from "./looks.ts";
 import { Merge } from "./merge.ts";
 import type { Notifier } from "./notify.ts";
 import {
@@ -198,7 +198,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     claims: new Map<string, ClaimMerge>(),
     looks: new Map<string, Merge<LookCall, Candidates>>(),
   };
-  readonly #looks = new Looks();
+  readonly #looks = new LookCache();
   /** Claims in progress, by request id: a repeated request gets the same answer. */
   readonly #claiming = new Map<string, Promise<Claimed>>();
   readonly #hints: ClaimHints = {
@@ -244,7 +244,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
    * become visible, and callers that wait for work are woken up. Nothing is retried.
    */
   within(client: Client): PostgresStore {
-    const db = new BorrowedDatabase(this.#parts.options, client, this.#db.happened);
+    const db = new BorrowedDatabase(this.#parts.options, client, this.#db.historyCounts);
     const parts = {
       ...this.#parts,
       db,
@@ -585,7 +585,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
           conflicts: false,
         });
         if (!done) return null;
-        this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+        this.#db.historyCounts.note(spec.id, "added", now, -1, puts.length);
         return answer;
       }
       const named = hasLanes(spec.meta) || puts.some(isNamed);
@@ -596,7 +596,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
         { repeatable: request !== null, conflicts: false },
       );
       if (written.length === 0) return null;
-      this.#db.happened.note(spec.id, "added", now, -1, puts.length);
+      this.#db.historyCounts.note(spec.id, "added", now, -1, puts.length);
       return answer;
     } catch (error) {
       if (!isUniqueViolation(error)) throw error;
@@ -877,7 +877,7 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
       try {
         return await settlePlain(timely, ns, changes, queues, { ...kind, sure: true }, now);
       } catch (error) {
-        if (!isUnsure(error)) throw error;
+        if (!isNotPlain(error)) throw error;
         this.#caution.failed(ns);
       }
     const settled = await settlePlain(timely, ns, changes, queues, { ...kind, sure: false }, now);
@@ -1053,8 +1053,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   // ---- history
 
-  get happened(): Happened {
-    return this.#db.happened;
+  get historyCounts(): HistoryCounts {
+    return this.#db.historyCounts;
   }
 
   newWriter(): number {

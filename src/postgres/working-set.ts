@@ -161,7 +161,7 @@ export class PostgresSet extends WorkingSet<Unit> {
    * other lease frees its place when its end is written.
    */
   constructor(tx: Transaction, now: number, allocate: Allocate, lapsedBy = now) {
-    super(now, tx.noted);
+    super(now, tx.history);
     this.#lapsedBy = lapsedBy;
     this.#tx = tx;
     this.#allocate = allocate;
@@ -751,7 +751,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     else archived.lost = false;
   }
 
-  protected tell(message: Omit<QueueMessage, "seq">, unit: Unit): void {
+  protected appendMessage(message: Omit<QueueMessage, "seq">, unit: Unit): void {
     const { namespace } = unit.spec;
     this.#told.set(namespace, Math.max(this.#told.get(namespace) ?? 0, unit.extras.queues.length));
     this.#messages.push({

@@ -23,20 +23,20 @@ import type { Call, Route } from "./route.ts";
 export type { CoordinateEvent, StreamedEvent } from "./events-text.ts";
 
 /** An event whose items are made only if there is a watcher. */
-export interface Happened extends Omit<CoordinateEvent, "items"> {
+export interface RecordedEvent extends Omit<CoordinateEvent, "items"> {
   items?: () => readonly unknown[];
 }
 
 export interface EventSink {
   /** Whether events of the namespace have a watcher. If not, they need not be made. */
   wanted(ns: string): boolean;
-  add(ns: string, event: Happened): void;
+  add(ns: string, event: RecordedEvent): void;
 }
 
 /** The most names or ids in one event. */
 const shown = 100;
 
-type EventBody = Omit<Happened, "verb" | "time">;
+type EventBody = Omit<RecordedEvent, "verb" | "time">;
 
 /** The verbs that change something, and the event of each. */
 const told: {
@@ -134,7 +134,7 @@ export interface GatherOptions {
 
 /** The watchers of one namespace that want only the types of changes. */
 interface Gatherers {
-  readonly notes: Set<(event: Happened) => void>;
+  readonly notes: Set<(event: RecordedEvent) => void>;
   /** The number of events since the first of these watchers came. */
   changes: number;
   /** The counts after so many events, as text: watchers of the same changes share one read. */
@@ -204,15 +204,15 @@ export class EventLog implements EventSink {
     return count;
   }
 
-  add(ns: string, happened: Happened): void {
+  add(ns: string, recorded: RecordedEvent): void {
     const gatherers = this.#gatherers.get(ns);
     if (gatherers !== undefined) {
       gatherers.changes += 1;
-      for (const note of gatherers.notes) note(happened);
+      for (const note of gatherers.notes) note(recorded);
     }
     const watched = this.#spaces.get(ns);
     if (watched === undefined || !this.#isKept(ns)) return;
-    const { items, ...event } = happened;
+    const { items, ...event } = recorded;
     const text = writeEvent(`${watched.epoch}.${watched.last + 1}`, {
       ...event,
       ...(items !== undefined && { items: items() }),
@@ -278,7 +278,7 @@ export class EventLog implements EventSink {
   async *gather(ns: string, { gatherMs, tally }: GatherOptions, signal: AbortSignal): AsyncGenerator<string> {
     const counts = new Map<CoordinateEvent["type"], number>();
     let wake = (): void => undefined;
-    const note = ({ type, count = 0 }: Happened): void => {
+    const note = ({ type, count = 0 }: RecordedEvent): void => {
       counts.set(type, (counts.get(type) ?? 0) + count);
       wake();
     };

@@ -14,8 +14,8 @@
  * | `deletePlain` | units outside of batches, a store without dependencies, a work spec without partitions  |
  */
 import {
-  addsInTurns,
-  inTurns,
+  addsInterleaved,
+  interleaveByPartition,
   actionStatus,
   attemptId,
   begunFirst,
@@ -84,8 +84,8 @@ export function* addNew(
     batchOf(put.labels) === null &&
     !hasTimer(put.timing ?? null);
   if (!state.fastPaths || !given.every(plain)) return null;
-  const sorted = addsInTurns(spec.meta, given.length);
-  const puts = sorted ? inTurns(given) : given;
+  const sorted = addsInterleaved(spec.meta, given.length);
+  const puts = sorted ? interleaveByPartition(given) : given;
   const first = state.counters.unit + 1;
   state.writes++;
   for (let at = 0; at < puts.length; at += manyRows) {
@@ -170,7 +170,7 @@ function enterNew(
   if (available < puts.length) sql.delayRange.run(first, last, now);
   spec.counts.available += available;
   spec.counts.delayed += puts.length - available;
-  state.noted.note(spec.id, "added", now, -1, puts.length);
+  state.history.note(spec.id, "added", now, -1, puts.length);
   return puts.map((put, i) => {
     const { name, priority, notBefore } = put;
     const id = first + i;
@@ -366,7 +366,7 @@ class ClaimWriter {
     const start = Math.max(now, since, attemptEnd);
     const expiration = start + lifetimeMs;
     const waiting = availableSince({ created: created as number, since, notBefore, attemptEnd });
-    state.noted.note(spec.id, "started", now, Math.max(0, start - waiting), 1);
+    state.history.note(spec.id, "started", now, Math.max(0, start - waiting), 1);
     const group = this.#alike.find((one) => one.number === number && one.start === start);
     if (group === undefined) this.#alike.push({ number, start, units: [id] });
     else group.units.push(id);
@@ -537,7 +537,7 @@ class Ends {
       );
     this.#units.push(lease.unit);
     state.noteEnd(lease.unit);
-    state.noted.note(spec.id, status, this.#now, Math.max(this.#now, lease.start) - lease.start, 1);
+    state.history.note(spec.id, status, this.#now, Math.max(this.#now, lease.start) - lease.start, 1);
     if (lease.queued) this.#tell(spec, lease, status, data);
     if (data === null && errors.length === 0) this.#gather(spec, lease, action);
     else this.#end(spec, lease, action, data, errors);
@@ -666,7 +666,7 @@ export function expirePlain(state: State, spec: Spec, leases: readonly Lease[], 
   const available = (state.counters.extras === 0 ? sql.waitAgain : sql.waitAgainLimited).run(ids, now);
   const delayed = available < leases.length ? sql.delayAgain.run(ids, now) : 0;
   for (const { unit } of leases) state.setLease(unit, undefined);
-  state.noted.note(spec.id, "expired", now, -1, leases.length);
+  state.history.note(spec.id, "expired", now, -1, leases.length);
   spec.counts.pending -= leases.length;
   spec.counts.available += available;
   spec.counts.delayed += delayed;

@@ -5,11 +5,11 @@
 import {
   defaultNamespaceSettings,
   emptyTally,
-  Happened,
+  HistoryCounts,
   hasLanes,
   nameFromBytes,
   nameToBytes,
-  Noted,
+  TransactionHistory,
   readStoredMeta,
   storedData,
   Watches,
@@ -127,9 +127,9 @@ export class State {
   /** Namespaces where work may have become available. */
   readonly changed = new Set<string>();
   readonly watches = new Watches();
-  /** For the history: `happened` has the committed events, `noted` those of the open transaction. */
-  readonly happened = new Happened();
-  readonly noted = new Noted(this.happened);
+  /** For the history: `historyCounts` has the committed events, `history` those of the open transaction. */
+  readonly historyCounts = new HistoryCounts();
+  readonly history = new TransactionHistory(this.historyCounts);
   /** The ends and messages that waiting callers are notified of after the commit. */
   #ended: number[] = [];
   #allEnded = false;
@@ -311,14 +311,14 @@ export class State {
   }
 
   committed(): void {
-    this.noted.committed();
+    this.history.committed();
     this.#undo.length = 0;
     this.#dirty.clear();
     this.#countersDirty = false;
   }
 
   rolledBack(): void {
-    this.noted.clear();
+    this.history.clear();
     for (let back = this.#undo.pop(); back !== undefined; back = this.#undo.pop()) back();
     this.committed();
     this.changed.clear();

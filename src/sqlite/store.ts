@@ -33,7 +33,7 @@ import {
   type CountSlice,
   type SharedLimit,
   type FailureRow,
-  type Happened,
+  type HistoryCounts,
   type HistoryKeeper,
   type HistoryRow,
   type ListedAttempt,
@@ -879,8 +879,8 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   // ---- history
 
-  get happened(): Happened {
-    return this.#state.happened;
+  get historyCounts(): HistoryCounts {
+    return this.#state.historyCounts;
   }
 
   newWriter(): number {

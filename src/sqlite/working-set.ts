@@ -59,7 +59,7 @@ export class SqliteSet extends WorkingSet<Unit> {
   readonly #log = new Map<number, [unit: number, number: number][]>();
 
   constructor(state: State) {
-    super(0, state.noted);
+    super(0, state.history);
     this.#state = state;
   }
 
@@ -538,7 +538,7 @@ export class SqliteSet extends WorkingSet<Unit> {
       this.#state.writes++;
   }
 
-  protected tell(message: Omit<QueueMessage, "seq">, unit: Unit): void {
+  protected appendMessage(message: Omit<QueueMessage, "seq">, unit: Unit): void {
     addMessage(this.#state, unit.spec.space, message);
   }
 

@@ -8,7 +8,7 @@ import {
   encodeData,
   Engine,
   gatherPoints,
-  Happened,
+  HistoryCounts,
   historySteps,
   ManualClock,
   planHistory,
@@ -49,7 +49,7 @@ describe("percentiles", () => {
 });
 
 test("what is noted of a step after it was taken is taken the next time, and of each work spec apart", () => {
-  const happened = new Happened();
+  const happened = new HistoryCounts();
   happened.on = true;
   happened.note(1, "added", 0, -1, 2);
   expect(happened.take(step).get(0)?.get(1)?.counts.added).toBe(2);
@@ -63,7 +63,7 @@ test("what is noted of a step after it was taken is taken the next time, and of 
 });
 
 test("a record comes back as it was written, and the size of one with everything in it is bounded", () => {
-  const happened = new Happened();
+  const happened = new HistoryCounts();
   happened.on = true;
   for (let ms = 1; ms < 1e9; ms *= 1.1) {
     happened.note(1, "started", 0, ms, 1e6);

@@ -26,7 +26,7 @@ export async function checkModel({ file, name, open, runs, compareEvery = 1 }: M
       await performModel({ engine, clock, ns, measure, draw, compareEvery }, history);
     } finally {
       // the next history may begin at the same time in the same store
-      if (keepsHistory(store)) store.happened.take(Infinity);
+      if (keepsHistory(store)) store.historyCounts.take(Infinity);
       await close();
     }
   };

@@ -100,7 +100,7 @@ async function compare(history: readonly Step[], measure: Measure): Promise<void
       store = await open();
       pair.other = new Engine(knowing(), options);
       // what had not been recorded is lost
-      memory.happened.take(Infinity);
+      memory.historyCounts.take(Infinity);
       // an engine remembers which workers it has met
       pair.memory = new Engine(memory, options);
     },

@@ -69,7 +69,7 @@ async function compare(history: readonly Step[], measure: Measure, way: Way = {}
         store = await open();
         pair.other = new Engine(store, options);
         // what had not been recorded is lost
-        memory.happened.take(Infinity);
+        memory.historyCounts.take(Infinity);
         // an engine remembers which workers it has met
         pair.memory = new Engine(memory, options);
       },
