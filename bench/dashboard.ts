@@ -1,13 +1,13 @@
 /**
- * The dashboard over a large store: how fast its pages come, whether they block, and what they cost the daemon while units flow.
+ * The dashboard over a large store: how fast pages load, whether they block, and what they cost the daemon while units are processed.
  *
  *   node --import ./examples/typescript.mjs bench/dashboard.ts fill DIRECTORY [units]     5,000,000 units in SQLite
  *   node --import ./examples/typescript.mjs bench/dashboard.ts measure DIRECTORY [seconds of a turn] [turns]
  *
- * `measure` runs the daemon as a process of its own, adds, claims and finishes 200 units a second in four work specs, and opens the
- * pages in Chromium. What the daemon costs is its own processor time for each unit that flowed, in turns without a dashboard and with three.
- * The tasks of the main thread are those of one page that is loaded and used while no other is open, by the clock and in processor time. With no
- * turns (0), nothing else is measured.
+ * `measure` runs the daemon as a separate process, adds, claims and finishes 200 units a second in four work specs, and opens the
+ * pages in Chromium. The cost of the daemon is its processor time per finished unit, in alternating turns without a dashboard and with
+ * three. The main-thread tasks are those of one page that is loaded and used while no other is open, in wall-clock time and in
+ * processor time. With 0 turns, only these tasks are measured.
  */
 import { spawn } from "node:child_process";
 import { mkdirSync } from "node:fs";
@@ -42,11 +42,11 @@ async function fill(directory: string, units: number): Promise<void> {
       Array.from({ length: Math.min(batch, units - at) }, (_, i) => ({
         name: unitName(at + i),
         data: encodeData({ bytes: at + i, lang: "en" }),
-        // what flows while it is measured goes first
+        // units added during the measurement are claimed first
         priority: -1,
       })),
     );
-    // of every tenth batch the units have ended, a tenth of them with an error
+    // in every tenth batch all units have ended, a tenth of them failed
     if ((at / batch) % 10 !== 0) continue;
     const attempts = await engine.requestAttempts(ns, { worker: "w", number: 5000, workSpecs: [spec] });
     await engine.settleAttempts(
@@ -63,7 +63,7 @@ async function fill(directory: string, units: number): Promise<void> {
   console.log(`${units.toLocaleString("en-US")} units in ${Math.round((Date.now() - started) / 1000)} s`);
 }
 
-/** Units that are added, claimed and finished at a steady rate until `stop`; counts those that finished. */
+/** Adds, claims and finishes units at a steady rate until `stop`, and counts the finished ones. */
 function flow(client: RestClient): { readonly done: () => number; stop: () => Promise<void> } {
   let finished = 0;
   const stopped = new AbortController();
@@ -109,7 +109,7 @@ const longest = (tasks: readonly Task[], of: keyof Task): number =>
 
 const ms = (value: number): string => `${Math.round(value)} ms`;
 
-/** Notes every task of the main thread of 50 ms and more, and when the counts of work specs are on the screen, by the page's own clock. */
+/** Records every main-thread task of 50 ms or more, and when the counts of work specs are visible, by the page's clock. */
 const watchPage = `window.blocked = [];
 new PerformanceObserver((list) => { for (const { duration } of list.getEntries()) window.blocked.push(duration); })
   .observe({ type: "longtask", buffered: true });
@@ -119,7 +119,7 @@ const look = () => {
 };
 look();`;
 
-/** What a page asks, by the verb or the path, until the answer is called. */
+/** Counts the requests of a page by verb or path. The returned function stops the counting. */
 function countRequests(page: Page, asked: Map<string, { requests: number; bytes: number }>): () => void {
   const count = (request: Request): void => {
     const what = new URL(request.url()).pathname.replace(/^\/v1\/(namespace\/[^/]+\/)?/, "");
@@ -129,7 +129,7 @@ function countRequests(page: Page, asked: Map<string, { requests: number; bytes:
     void request
       .sizes()
       .then(({ responseBodySize }) => (row.bytes += responseBodySize))
-      // the page was closed meanwhile
+      // the page has been closed
       .catch(() => undefined);
   };
   page.on("requestfinished", count);
@@ -148,21 +148,21 @@ interface TraceEvent {
   readonly name: string;
   readonly pid: number;
   readonly tid: number;
-  /** From its beginning to its end, and what of that was processor time, in microseconds. */
+  /** Wall-clock time (`dur`) and processor time (`tdur`), in microseconds. */
   readonly dur?: number;
   readonly tdur?: number;
   readonly args: { readonly name?: string; readonly data?: { readonly url?: string } };
 }
 
-/** Milliseconds. What is not processor time is waiting for a core: others' work on this machine, not the page's. */
+/** In milliseconds. Wall time beyond processor time was spent waiting for a core that other processes used. */
 interface Task {
   readonly wall: number;
   readonly processor: number;
 }
 
 /**
- * The tasks of a page's main thread while it loads, for ten seconds after, and while somebody uses it. It is the only page that is
- * open: browsers that share two cores with the daemon wait for each other.
+ * The main-thread tasks of a page while it loads, during the ten seconds after, and while `use` operates it. No other page is open:
+ * pages that share two cores with the daemon wait for each other.
  */
 async function tasksOf(browser: Browser, url: string, { hash, use }: Looked): Promise<Task[]> {
   const page = await (await browser.newContext({ viewport: { width: 1440, height: 900 } })).newPage();
@@ -174,7 +174,7 @@ async function tasksOf(browser: Browser, url: string, { hash, use }: Looked): Pr
     traceEvents: TraceEvent[];
   };
   await page.context().close();
-  // Chromium has pages of its own
+  // ignore the internal pages of Chromium
   const ours = new Set(all.filter(({ args }) => args.data?.url?.startsWith(url)).map(({ pid }) => pid));
   const mains = new Set(
     all
@@ -191,7 +191,7 @@ interface Looked {
   readonly use: (page: Page) => Promise<void>;
 }
 
-/** Shows a longer time, which has more records, and goes back. */
+/** Shows longer time ranges, which have more records, then the shortest again. */
 const useTimeLine = async (page: Page): Promise<void> => {
   for (const range of ["24 h", "30 d", "1 h"]) {
     await page.getByRole("link", { name: range, exact: true }).click();
@@ -279,7 +279,7 @@ async function measure(directory: string, turnSeconds: number, turns: number): P
     const homes: number[] = [];
     for (let i = 0; i < 5; i++) {
       const page = await open(browser, url, `#/${ns}`);
-      // asked again and again: the content security policy lets no text be run in the page itself
+      // polled from here: the content security policy forbids evaluating text in the page itself
       while (!(await page.evaluate<boolean>("window.shownAt !== undefined"))) await sleep(50);
       homes.push(await page.evaluate<number>("window.shownAt"));
       await sleep(1000);
@@ -289,12 +289,12 @@ async function measure(directory: string, turnSeconds: number, turns: number): P
       `home: ${ms(median(homes))} from the address to the counts of every work spec (${homes.map(ms).join(", ")})`,
     );
 
-    // by the page's own clock: from the key to the rows, with what the page waits for further keys
+    // by the page's clock: from the keystroke to the rows, including the time that the page waits for more keystrokes
     const searches: number[] = [];
     const units2 = await open(browser, url, `#/${ns}/units/parse`);
     await units2.locator(".rows .row").first().waitFor();
     for (const share of [0.2, 0.4, 0.6, 0.8, 0]) {
-      // of every four batches of 5,000, the second is of this work spec
+      // of every four batches of 5,000, the second belongs to this work spec
       const prefix = unitName(Math.floor((share * units) / 20_000) * 20_000 + 5000).slice(0, -4);
       searches.push(
         await units2.evaluate<number>(`new Promise((resolve) => {
@@ -321,7 +321,7 @@ async function measure(directory: string, turnSeconds: number, turns: number): P
       for (const kind of turn % 2 === 0 ? (["without", "with"] as const) : (["with", "without"] as const)) {
         const pages =
           kind === "without" ? [] : await Promise.all(looked.map(({ hash }) => open(browser, url, hash)));
-        // loading is not looking; and reads get further apart in the first seconds of a steady flow
+        // loading is not measured, and the page polls less often after the first seconds of a steady flow
         await sleep(10_000);
         const stopCounting = pages.map((page) => countRequests(page, asked));
         const [cpu, done] = [used(), flowing.done()];

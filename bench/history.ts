@@ -1,7 +1,7 @@
 /**
- * What the statistics cost: processor time per unit of an embedded daemon's store and engine with them and without. Two engines take
- * turns of one second of their own time each, so that a machine that is slower for a while is so for both, and tidy up after each, as a
- * daemon does; records are written every ten.
+ * What the statistics cost: the processor time per unit of an embedded engine and store, with and without statistics. Two engines
+ * alternate in turns of one second of their own clocks, so that a temporary slowdown of the machine affects both. After each turn
+ * they sweep, as a daemon does. Records are written every ten seconds.
  *
  *   node --import ./examples/typescript.mjs bench/history.ts [units a second] [rounds of ten seconds] [store]
  */
@@ -21,7 +21,7 @@ const data = encodeData({ key: "value", number: 1 });
 interface Subject {
   readonly engine: Engine;
   readonly clock: ManualClock;
-  /** Of the first to the tenth second of each round, the microseconds of processor time: records are written in one of the ten. */
+  /** Microseconds of processor time, by second of the round (0 to 9), then by round. Records are written in one of the ten seconds. */
   readonly spent: number[][];
 }
 
@@ -35,7 +35,7 @@ async function begin(store: Store, history: boolean): Promise<Subject> {
   return { engine, clock, spent: Array.from({ length: 10 }, () => []) };
 }
 
-/** A second: units are added, claimed and finished in batches, and then it is tidied up. */
+/** One second: adds, claims and finishes units in batches, then sweeps. Returns the microseconds of processor time. */
 async function second({ engine, clock }: Subject, batch: number, at: number): Promise<number> {
   const before = process.cpuUsage();
   for (let done = 0; done < perSecond; done += batch) {
@@ -57,11 +57,11 @@ async function second({ engine, clock }: Subject, batch: number, at: number): Pr
   return user + system;
 }
 
-/** A round without disturbances, per unit: of each of its seconds, the median of all rounds. */
+/** The cost of a round per unit, without outliers: for each of its seconds, the median over all rounds. */
 const costOf = (spent: readonly number[][]): number =>
   spent.reduce((sum, second) => sum + median(second), 0) / (10 * perSecond);
 
-/** How far the cost of a round may be off, per unit: its standard error, from how the rounds differ. */
+/** The standard error of the cost of a round, per unit, estimated from the differences between rounds. */
 function errorOf(spent: readonly number[][]): number {
   const squares = spent.map((second) => {
     const middle = median(second);
@@ -73,7 +73,7 @@ function errorOf(spent: readonly number[][]): number {
 
 async function compare(name: string, open: () => Promise<Store>, batch: number): Promise<void> {
   const [on, off] = [await begin(await open(), true), await begin(await open(), false)];
-  // the first two rounds are not counted: the code is compiled meanwhile
+  // the first two rounds are not counted: they compile the code
   for (let round = -2; round < rounds; round++)
     for (let i = 0; i < 10; i++) {
       const at = ((round + 2) * 10 + i) * perSecond;
@@ -85,7 +85,7 @@ async function compare(name: string, open: () => Promise<Store>, batch: number):
   await on.engine.close();
   await off.engine.close();
   const less = costOf(off.spent);
-  // seconds that follow each other: what slows one down slows the other down too
+  // compares adjacent seconds: a disturbance slows down both
   const differences = on.spent.map((second, i) => second.map((one, round) => one - off.spent[i]![round]!));
   const [more, error] = [costOf(differences), errorOf(differences)];
   console.log(

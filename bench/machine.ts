@@ -1,4 +1,4 @@
-/** The machine: what it is, whether it is quiet, what a process has used, and what a list of measurements says. */
+/** The machine: its description, its load, the resources a process has used, and statistics of measurements. */
 import { execFileSync, type ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { open } from "node:fs/promises";
@@ -10,7 +10,7 @@ export { sleep };
 
 export const here = import.meta.dirname;
 
-/** The Node that all subjects run on: that of the peers' package, which some of them need, else the one that runs this. */
+/** The Node that all subjects run on: the one in bench/node_modules, which some peers need, or else the one that runs this. */
 export function subjectNode(): string {
   const packaged = path.join(here, `node_modules/node-${process.platform}-${process.arch}/bin/node`);
   return existsSync(packaged) ? packaged : process.execPath;
@@ -83,7 +83,7 @@ function ticks(): { idle: number; all: number } {
   return { idle, all: times.reduce((sum, { user, nice, sys, irq }) => sum + user + nice + sys + irq, idle) };
 }
 
-/** The share of the processors that was idle over a moment. */
+/** The idle share of all processors over `ms` milliseconds. */
 export async function idleShare(ms = 200): Promise<number> {
   const before = ticks();
   await sleep(ms);
@@ -91,7 +91,7 @@ export async function idleShare(ms = 200): Promise<number> {
   return (after.idle - before.idle) / Math.max(1, after.all - before.all);
 }
 
-/** Waits until little else runs, for a while at most. Answers the idle share that it saw last. */
+/** Waits until the processors are more than 90 % idle, for at most `maxMs`. Returns the last idle share. */
 export async function quiet(maxMs: number): Promise<number> {
   for (const end = Date.now() + maxMs; ;) {
     const share = await idleShare();

@@ -1,5 +1,5 @@
 /**
- * This system and its peers, on one machine, in one run, in turns.
+ * Compares this system with its peers, in turns, in one run on one machine.
  *
  *   npm run bench -- [--quick] [--json] [--only process,latency,sqlite,bullmq_aof] [--repeat 5] [--factor 1] [--write]
  *
@@ -8,10 +8,10 @@
  *   --only     these workloads or these systems
  *   --repeat   repetitions of each case; 5, or 3 with --quick
  *   --factor   multiplies numbers of units and seconds
- *   --write    puts results into bench/results.json, docs/performance.md and docs/images; what was not measured now stays
+ *   --write    writes results to bench/results.json, docs/performance.md and docs/images; keeps earlier results of other workloads
  *
- * The peers are the dependencies of bench/package.json, which the first run installs unless BENCH_INSTALL=no. PostgreSQL and Redis are started for the purpose. What
- * cannot be measured is named with the reason.
+ * The peers are the dependencies of bench/package.json, which the first run installs unless BENCH_INSTALL=no. The run starts its own
+ * PostgreSQL and Redis. Cases that cannot be measured are listed with the reason.
  */
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -39,7 +39,7 @@ const { values: given } = parseArgs({
 
 const say = (line: string): void => console.log(line);
 
-/** Why the peers are not there, or null when they are. */
+/** Installs the peers if they are missing. Returns why they are unavailable, or null when they are installed. */
 function installPeers(): string | null {
   if (existsSync(path.join(here, "node_modules"))) return null;
   if (process.env.BENCH_INSTALL === "no") return "its package is not installed: npm ci in bench/";

@@ -1,4 +1,4 @@
-/** Bars as SVG, readable on light and dark pages: no library, no script, no font of its own. */
+/** Bar charts as SVG, readable on light and dark pages, without a library, a script or an embedded font. */
 export interface Bar {
   label: string;
   value: number;

@@ -1,9 +1,9 @@
-/** What a run found: a row for each case of a workload and each system, with all of its repetitions. */
+/** The results of a run: one row per system and case of a workload, with all repetitions. */
 import { median } from "./machine.ts";
 
 export interface Row {
   workload: string;
-  /** What of the workload: "1 process, best settings". */
+  /** The case of the workload, such as "1 process, best settings". */
   case: string;
   system: string;
   label: string;
@@ -13,7 +13,7 @@ export interface Row {
   /** One for each repetition. */
   values: number[];
   median: number;
-  /** Figures beside it, medians too. */
+  /** Other figures, also medians. */
   detail: Record<string, number>;
 }
 
@@ -84,7 +84,7 @@ export type Ratios = Record<
   number | null
 >;
 
-/** This system beside its peers; null where one side was not measured. */
+/** This system compared with its peers; null where one side was not measured. */
 export function ratios(rows: readonly Row[]): Ratios {
   const noops = (system: string): number | null => best(rows, "process", system);
   const bullmq = [noops("bullmq_aof")];

@@ -1,11 +1,11 @@
-/** The servers that subjects talk to, each private to this run: PostgreSQL, Redis, and the daemon as it is installed. */
+/** The servers that subjects connect to, each private to this run: PostgreSQL, Redis and the daemon. */
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { createConnection } from "node:net";
 import path from "node:path";
 import { freePort, startServer, type OwnServer } from "../test/postgres/server.ts";
 import { ended, here, scratch, sleep, sourceFlags, subjectNode, terminate } from "./machine.ts";
 
-/** Why something cannot be measured here. */
+/** The reason why a system cannot be measured here. */
 export class Unavailable extends Error {}
 
 export interface Redis {
@@ -14,7 +14,7 @@ export interface Redis {
   readonly directory: string;
 }
 
-/** With or without its append-only file. `everysec`, which BullMQ's documentation advises, may lose the last second. */
+/** Redis with or without its append-only file. `everysec`, which BullMQ's documentation recommends, may lose the last second. */
 export async function withRedis<Answer>(
   appendOnly: boolean,
   work: (redis: Redis) => Promise<Answer>,
@@ -59,7 +59,7 @@ function answers(port: number): Promise<boolean> {
   });
 }
 
-/** With its default settings, fsync and synchronous commit included; one server for the whole run, a database for each subject. */
+/** PostgreSQL with default durability (fsync and synchronous commit): one server for the whole run, one database per subject. */
 export class Postgres {
   #server: Promise<OwnServer> | null = null;
 
@@ -78,12 +78,11 @@ export class Postgres {
 
 export interface Daemon {
   readonly url: string;
-  /** Where CBOR-RPC is served, if it was asked for. */
   readonly process: ChildProcess;
   readonly directory: string;
 }
 
-/** `memory:`, `sqlite` (a file of its own), or the URL of a database. */
+/** `backend`: `memory:`, `sqlite` (a new file), or the URL of a database. */
 export async function withDaemon<Answer>(
   backend: string,
   work: (daemon: Daemon) => Promise<Answer>,

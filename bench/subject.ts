@@ -1,6 +1,6 @@
 /**
- * The program of a subject: one system in one role, in a process of its own. Its argument is a `Role` as JSON. It says `ready`, waits for `go`
- * where it must begin together with others, and sends its result.
+ * The program of a subject: one system in one role, in a separate process. Its argument is a `SubjectRequest` as JSON. It sends `ready`,
+ * waits for `go` if it must start together with others, and sends its result.
  */
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -9,9 +9,9 @@ import { systemOf } from "./systems.ts";
 import type { Driver, WorkSetting } from "./systems/driver.ts";
 
 export type Role =
-  /** Adds units in bulk, or one by one with so many in flight, and says how fast. */
+  /** Adds units in bulk, or one by one with `inFlight` requests in flight, and reports the rate. */
   | { role: "add"; units: number; inFlight: number; seconds: number }
-  /** Fills the queue, then works on it until `units` are done, `seconds` are over, or nothing came for a while. */
+  /** Fills the queue, then works on it until `units` are done, `seconds` have passed, or no unit was done for `nothingMs`. */
   | {
       role: "work";
       fill: number;
@@ -21,13 +21,13 @@ export type Role =
       taskMs: number;
       setting: WorkSetting;
     }
-  /** Adds units with the time in them, one after the other. */
+  /** Adds units one after the other, each with the time in its data. */
   | { role: "send"; count: number; pauseMs: number }
-  /** Works, and tells how long after its adding each task began. */
+  /** Works, and reports the time from adding each unit to the start of its task. */
   | { role: "listen"; count: number }
   /** Claims units and keeps them until it is killed. */
   | { role: "hold"; units: number; lifetimeMs: number }
-  /** Works, and tells when each task began. */
+  /** Works, and reports when each task started. */
   | { role: "drain"; units: number }
   /** Measures this system alone. */
   | { role: "probe"; probe: string; factor: number };
@@ -40,7 +40,7 @@ export interface Added {
 
 export interface Worked {
   done: number;
-  /** On the clock that all processes of the machine share, in milliseconds. */
+  /** Milliseconds on the clock that all processes of the machine share. */
   from: number;
   to: number;
   /** Processor time of this process for each unit, in microseconds. */
@@ -48,7 +48,7 @@ export interface Worked {
 }
 
 export interface Heard {
-  /** Milliseconds from adding to the start of the task. */
+  /** In milliseconds. `listen`: from adding to the start of each task. `drain`: the time at which each task started. */
   times: number[];
 }
 
@@ -74,7 +74,7 @@ async function add(driver: Driver, role: Role & { role: "add" }): Promise<Added>
   return { rate: (done * 1000) / (performance.now() - start) };
 }
 
-/** A worker that has done nothing for so long has nothing more to do. */
+/** A worker that has finished nothing for this long has no more work. */
 const nothingMs = 1000;
 
 async function work(driver: Driver, role: Role & { role: "work" }): Promise<Worked> {
@@ -87,7 +87,7 @@ async function work(driver: Driver, role: Role & { role: "work" }): Promise<Work
   const working = await driver.work(task, role.setting);
   const cpu = process.cpuUsage();
   let [before, from] = [0, now()];
-  // code is compiled and batches have grown before anything is measured
+  // wait until the code is compiled and the batches have grown before measuring
   while (working.done() < Math.max(1, role.warm)) await sleep(2);
   if (working.done() < role.units) [before, from] = [working.done(), now()];
   let [last, to] = [working.done(), now()];
@@ -165,7 +165,7 @@ async function drain(driver: Driver, { units }: Role & { role: "drain" }): Promi
 async function runProbe({ probe, factor }: Role & { role: "probe" }, address: string): Promise<Figures> {
   const run = await probes[probe]?.();
   if (run === undefined) throw new Error(`no probe ${probe}`);
-  // those that prepare something say themselves when they are ready
+  // the idle probe prepares its workers first and sends `ready` itself
   if (probe !== "idle") process.send?.("ready");
   return run(address, factor);
 }

@@ -1,4 +1,4 @@
-/** Starts subjects (`subject.ts`) and hears their results. */
+/** Starts subjects (`subject.ts`) and receives their results. */
 import { spawn, type ChildProcess } from "node:child_process";
 import path from "node:path";
 import { here, sourceFlags, subjectNode } from "./machine.ts";
@@ -17,13 +17,13 @@ interface Results {
 
 export interface Subject<Result> {
   readonly process: ChildProcess;
-  /** Resolves when it is about to begin. */
+  /** Resolves when the subject is ready to start. */
   readonly ready: Promise<void>;
   readonly go: () => void;
   readonly result: Promise<Result>;
 }
 
-/** Ten million units in memory want more than Node gives by itself. */
+/** Ten million units in memory need a larger heap than Node's default. */
 const heapFlags = (role: Role): string[] =>
   role.role === "probe" && role.probe === "flat10" ? ["--max-old-space-size=14000"] : [];
 
@@ -52,7 +52,7 @@ export function startSubject<R extends Role>(
       reject(new Error(`${system}: the subject ended with ${code} before it had a result\n${log}`));
     });
   });
-  // whoever waits for `ready` first must not meet an unhandled rejection meanwhile
+  // a caller that awaits `ready` first must not get an unhandled rejection of `result`
   result.catch(() => undefined);
   return { process: child, ready, go: () => child.connected && child.send("go"), result };
 }

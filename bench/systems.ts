@@ -1,4 +1,4 @@
-/** The systems that are compared, with what each promises of a unit once it has answered. */
+/** The systems that are compared, with the durability that each guarantees for an acknowledged unit. */
 import { Unavailable, withDaemon, withRedis, type Postgres } from "./servers.ts";
 import { scratch } from "./machine.ts";
 import type { Driver } from "./systems/driver.ts";
@@ -7,16 +7,16 @@ export interface System {
   readonly name: string;
   readonly label: string;
   readonly isOurs: boolean;
-  /** What survives a crash of the machine. */
+  /** The data that survives a crash of the machine. */
   readonly durability: string;
-  /** The package of a peer. */
+  /** The package that a peer needs. */
   readonly needs?: string;
   open(address: string): Promise<Driver>;
-  /** Starts what the system runs on, and gives the address of it. */
+  /** Starts the servers that the system needs, and passes its address to `work`. */
   with<Answer>(postgres: Postgres, work: (at: Place) => Promise<Answer>): Promise<Answer>;
 }
 
-/** Where a system is, and the process that serves it, if it has one of its own. */
+/** The address of a system, and its server process, if it has a separate one. */
 export interface Place {
   readonly address: string;
   readonly pid?: number | undefined;

@@ -5,7 +5,7 @@ import { own } from "./workloads/own.ts";
 import { bare, noop, single, tasks } from "./workloads/processing.ts";
 import type { Workload } from "./workloads/workload.ts";
 
-/** What the ratios need. */
+/** The workloads needed to compute the ratios. */
 export const quickWorkloads: readonly Workload[] = [noop, single, latency];
 
 export const workloads: readonly Workload[] = [noop, single, latency, adding, tasks, bare, ...own];

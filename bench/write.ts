@@ -1,4 +1,4 @@
-/** Keeps results in bench/results.json, and shows them in docs/performance.md. A workload that was measured now replaces what was known of it. */
+/** Stores results in bench/results.json and shows them in docs/performance.md. New results of a workload replace its old ones. */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { format, resolveConfig } from "prettier";

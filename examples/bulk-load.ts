@@ -12,7 +12,7 @@ import { openMemory } from "../src/index.ts";
 const flows = path.join(import.meta.dirname, "flows");
 const coordinate = openMemory();
 
-// The work specs of the flow, each with the configuration that its jobs need, and without the secret in it.
+// Set the work specs of the flow. Each gets the configuration that its jobs need, without the secrets.
 const configuration = readConfiguration({ env: {}, file: path.join(flows, "coordinate.yaml") });
 const { config, left } = jobConfiguration(configuration);
 const plan = await planFlow(
@@ -25,7 +25,7 @@ for (const line of printPlan(plan)) console.log(line);
 console.log("left out:", left.join(", "));
 await applyPlan(coordinate.verbs, "news", plan);
 
-// Ten thousand units. The load is stopped in the middle, and goes on where it stood.
+// Load ten thousand units. The load is stopped in the middle and resumes where it stopped.
 const directory = mkdtempSync(path.join(tmpdir(), "coordinate-example-"));
 const file = path.join(directory, "units.jsonl");
 const lines = Array.from({ length: 10_000 }, (_, i) => `{"name":"page-${i}","data":{"depth":${i % 3}}}\n`);

@@ -1,4 +1,4 @@
-/** A pipeline: what one work spec puts out is the work of the next. */
+/** A pipeline: the output of one work spec becomes the work units of the next. */
 import assert from "node:assert/strict";
 import { openMemory, type Attempt } from "../src/index.ts";
 
@@ -14,13 +14,13 @@ await namespace.setWorkSpecs([
 const lines = ["one two", "three four five"];
 await namespace.workSpec("split").addWorkUnit("text", { lines });
 
-/** What the worker does for each work spec; it answers the data to finish with. */
+/** The function that the worker runs for each work spec. It returns the data to finish the unit with. */
 const tasks: Record<string, (attempt: Attempt) => object> = {
-  // an object: name and data of each new unit
+  // an object as output: the name and data of each new unit
   split: ({ data }) => ({
     output: Object.fromEntries((data.lines as string[]).map((line, i) => [`line-${i}`, { line }])),
   }),
-  // a list: name, data, metadata; units with a higher priority are claimed first
+  // a list as output: name, data and metadata of each new unit; units with a higher priority are claimed first
   count: ({ workUnitName, data }) => ({
     output: [[`sum-${workUnitName}`, { words: (data.line as string).split(" ").length }, { priority: 1 }]],
   }),
@@ -35,7 +35,7 @@ for (;;) {
   console.log("finished", attempt.workSpecName, attempt.workUnitName);
 }
 
-// Every unit knows what led to it.
+// Every unit records the units that it was made from.
 const sum = await namespace.workSpec("sum").workUnit("sum-line-1");
 const lineage = (await sum.lineage()).map(({ unit }) => `${unit.workSpecName}/${unit.name}`);
 console.log("sum of line 1:", sum.data, "made by", lineage);
@@ -43,7 +43,7 @@ assert.deepEqual(sum.data, { total: 3 });
 assert.equal(sum.priority, 1);
 assert.deepEqual(lineage, ["count/line-1", "split/text"]);
 
-// What cannot be read in an output is skipped and told; the rest is made.
+// Invalid entries of an output are skipped and reported. The other entries become units.
 await namespace.workSpec("split").addWorkUnit("broken");
 const [attempt] = await worker.requestAttempts();
 assert(attempt !== undefined);

@@ -1,4 +1,4 @@
-/** What goes in comes out: JSON's values, and UUIDs, tuples, byte strings, big integers, the difference of 1 and 1.0. */
+/** Data is stored without loss: JSON values, UUIDs, tuples, byte strings, big integers, and the difference between 1 and 1.0. */
 import assert from "node:assert/strict";
 import {
   cborData,
@@ -16,7 +16,7 @@ const coordinate = openMemory();
 const namespace = coordinate.namespace("data");
 const spec = await namespace.setWorkSpec({ name: "spec" });
 
-// From JavaScript: plain objects are carried as JSON text, what JSON cannot say as CBOR.
+// From JavaScript: plain objects are stored as JSON text. Values that JSON cannot represent are stored as CBOR.
 const data = {
   id: Uuid.parse("01234567-89ab-cdef-0123-456789abcdef"),
   pair: Tuple.of("left", "right"),
@@ -34,12 +34,12 @@ assert.deepEqual(unit.data.bytes, data.bytes);
 assert.equal(unit.data.large, data.large);
 assert.deepEqual(unit.data.nested, data.nested);
 
-// `data` has numbers as JavaScript has them; decoding precisely tells 1.0 from 1.
+// `data` has JavaScript numbers. Precise decoding distinguishes 1.0 from 1.
 assert.equal(unit.data.ratio, 1);
 const precise = decodeData(unit.rawData, { precise: true });
 assert(precise.ratio instanceof Float);
 
-// From a JSON wire: the text itself is kept, key order, spacing and 1.0 included.
+// From a JSON client: the text is stored unchanged, with its key order, its spacing and 1.0.
 const text = jsonData('{ "b": 1.0, "a": 12345678901234567890, "__proto__": "just a key" }');
 await coordinate.verbs.addWorkUnits("data", "spec", [{ name: "from-json", data: text }]);
 const fromJson = await spec.workUnit("from-json");
@@ -47,7 +47,7 @@ assert.equal(fromJson.rawData, text);
 assert.equal(fromJson.data.a, 12345678901234567890n);
 assert.deepEqual(Object.keys(fromJson.data), ["b", "a", "__proto__"]);
 
-// From a CBOR wire: the bytes themselves.
+// From a CBOR client: the bytes are stored unchanged.
 const bytes = cborData(dataToCbor(encodeData({ from: "python", args: Tuple.of(1, new Float(1)) })));
 await coordinate.verbs.addWorkUnits("data", "spec", [{ name: "from-cbor", data: bytes }]);
 assert.deepEqual((await spec.workUnit("from-cbor")).rawData, bytes);

@@ -1,4 +1,4 @@
-/** Units that wait for others: hard ones fail with what they wait for, soft ones run either way. */
+/** Units that wait for other units. With a hard dependency a unit fails when the other fails; with a soft one it runs anyway. */
 import assert from "node:assert/strict";
 import { isCoordinateError, openMemory } from "../src/index.ts";
 
@@ -20,13 +20,13 @@ const statuses = async () => {
 };
 console.log(await statuses());
 
-// Only what waits for nothing is handed out.
+// Only units without open dependencies are handed out.
 const [compile, none] = await worker.requestAttempts({ number: 4 });
 assert.equal(compile?.workUnitName, "1-compile");
 assert.equal(none, undefined);
 await compile.finish();
 
-// The test fails: to publish is hopeless, to report is not.
+// The test fails. The publish unit fails with it; the report unit becomes available.
 const [test] = await worker.requestAttempts();
 assert.equal(test?.workUnitName, "2-test");
 await test.fail({ traceback: "assertion failed" });
@@ -41,7 +41,7 @@ const publish = await build.workUnit("3-publish");
 console.log(publish.data);
 assert.equal(publish.data.traceback, "dependency 2-test of work spec build failed");
 
-// What does not exist, and what waits for itself, is refused when it is added.
+// Adding a unit is refused when its dependency does not exist or when the dependencies form a cycle.
 const refused = (code: "bad_dependency" | "dependency_cycle") => (error: unknown) =>
   isCoordinateError(error, code);
 const missing = { dependencies: [{ workUnit: "no such unit" }] };

@@ -1,4 +1,4 @@
-/** Why is nothing handed out, and what would be? `explain` tells it of every work spec. */
+/** `explain` says for every work spec whether the next request would get its units, and if not, why. */
 import assert from "node:assert/strict";
 import { openMemory } from "../src/index.ts";
 

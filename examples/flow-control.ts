@@ -29,12 +29,12 @@ async function round(): Promise<number> {
   return attempts.length;
 }
 
-// The small tenant is served in turn with the large one, which has no more than two units at once.
+// The two tenants take turns, and neither runs more than two units at once.
 assert.equal(await round(), 4);
 console.log(begun);
 assert.deepEqual(begun, ["large-0", "small-1", "large-1", "small-2"]);
 
-// Four units of a tenant in each second, after a burst of four.
+// Each tenant may start a burst of four units, then four per second.
 assert.equal(await round(), 2);
 assert.equal(await round(), 0);
 clock.advance(250);

@@ -1,15 +1,15 @@
-/** The smallest whole: add a unit, claim it, finish it. */
+/** The smallest complete program: add a unit, claim it, finish it. */
 import assert from "node:assert/strict";
 import { openMemory } from "../src/index.ts";
 
 const coordinate = openMemory();
 const namespace = coordinate.namespace("hello");
 
-// A work spec describes a family of jobs; a work unit is one of them.
+// A work spec describes a kind of job. A work unit is one job of that kind.
 const greet = await namespace.setWorkSpec({ name: "greet" });
 await greet.addWorkUnit("world", { greeting: "Hello" });
 
-// A worker asks for work and is given attempts. It reads the data, does the job, and says how it ended.
+// A worker requests work and gets attempts. It reads the data, does the job, and settles the attempt.
 const worker = namespace.worker("worker-1");
 const [attempt] = await worker.requestAttempts();
 assert(attempt !== undefined);

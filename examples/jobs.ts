@@ -1,7 +1,7 @@
 /**
  * Jobs: 200 pictures are scaled down by worker processes, with progress, results, and one picture that is broken.
  *
- * The function is in a module of its own, jobs/thumbnails.ts: workers load it, this program only names it.
+ * The function is in a separate module, jobs/thumbnails.ts. Workers load the module; this program only names it.
  */
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -16,11 +16,11 @@ const folder = mkdtempSync(path.join(tmpdir(), "coordinate-thumbnails-"));
 const coordinate = new Engine(await openSqlite(path.join(folder, "jobs.sqlite")), { clock: systemClock() });
 const jobs = openJobs(coordinate, { namespace: "pictures" });
 
-// Workers load modules from below this folder, and from nowhere else.
+// Workers load modules from this folder only.
 const pool = await jobs.startPool({ roots: [import.meta.dirname] });
 const module = "./jobs/thumbnails.ts";
 
-// All 200 are stored in one request; from here on they would survive a crash of this program.
+// One request stores all 200 jobs. From here on they survive a crash of this program.
 const pictures = Array.from({ length: 200 }, (_, n) => n);
 const handles = await jobs.scheduleAll(
   pictures.map((n) => ({
@@ -34,7 +34,7 @@ const handles = await jobs.scheduleAll(
   })),
 );
 
-// Outcomes come as the jobs end, good ones and bad ones.
+// The return queue delivers each outcome, success or failure, when the job ends.
 const ends: Record<JobState, number> = { NEW: 0, RUNNING: 0, OK: 0, ERROR: 0 };
 let done = 0;
 for await (const { name, state, error } of jobs.returnQueue("thumbnails")) {
@@ -45,7 +45,7 @@ for await (const { name, state, error } of jobs.returnQueue("thumbnails")) {
 }
 assert.deepEqual(ends, { NEW: 0, RUNNING: 0, OK: 199, ERROR: 1 });
 
-// The records stay, and can be asked for at any time.
+// The records of ended jobs are kept and can be read at any time.
 const first = await handles[0]!.wait();
 console.log(first);
 assert.equal(readFileSync((first as Thumbnail).file).readUInt32BE(16), 32);

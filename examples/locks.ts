@@ -6,20 +6,20 @@ const clock = new ManualClock();
 const coordinate = openMemory({ clock });
 const namespace = coordinate.namespace("locks");
 
-// All paths or none. Null is success.
+// `lock` locks all paths or none. It returns null on success.
 const mine = { owner: "me", paths: [["accounts", "7"], ["index"]], timeoutMs: 30_000 };
 assert.equal(await namespace.lock(mine), null);
 
-// Neither what is locked, nor anything above or below it.
+// A locked path cannot be locked again, nor can any path above or below it.
 for (const path of [["index"], ["accounts"], ["accounts", "7", "photo"]]) {
   const refused = await namespace.lock({ owner: "you", paths: [path] });
   console.log(path.join("/"), "refused, held by", refused?.owner ?? "a relative");
   assert.deepEqual(refused?.path, path);
 }
-// A neighbour is free.
+// A sibling path is free.
 assert.equal(await namespace.lock({ owner: "you", paths: [["accounts", "8"]] }), null);
 
-// The owner renews in time, or loses them.
+// The owner must renew its locks before they expire, or it loses them.
 clock.advance(20_000);
 assert.equal(await namespace.renewLocks(mine), null);
 clock.advance(20_000);
@@ -28,7 +28,7 @@ clock.advance(20_000);
 assert.deepEqual(await namespace.readLocks([["index"]]), [null]);
 assert.deepEqual(await namespace.renewLocks(mine), { path: ["accounts", "7"], owner: null });
 
-// As many as can be had, each by itself.
+// `lockSome` locks each path by itself and returns which were granted.
 const granted = await namespace.lockSome({ owner: "me", paths: [["a"], ["a", "b"], ["c"]] });
 console.log(granted);
 assert.deepEqual(granted, [true, false, true]);

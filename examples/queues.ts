@@ -1,4 +1,4 @@
-/** Hearing how work ended: wait for units, or take the messages that their ends append to a queue. */
+/** How to learn that work has ended: wait for units, or read the messages that ended units append to a queue. */
 import assert from "node:assert/strict";
 import { openMemory } from "../src/index.ts";
 
@@ -13,7 +13,7 @@ await resize.addWorkUnits([
   { name: "elk.png", queues: ["ends"] },
 ]);
 
-// Somebody waits for two of them, somebody else reads every end.
+// One caller waits for two of the units. Another reads a message for every unit that ends.
 const waiting = resize.awaitWorkUnits(["cat.png", "dog.png"], { waitMs: 60_000 });
 const reading = (async () => {
   const told: string[] = [];

@@ -1,4 +1,4 @@
-/** Trying again: now, later, and not for ever; and what happens when a worker is lost. */
+/** Retries: at once, after a delay, and limited in number; and what happens when a worker is lost. */
 import assert from "node:assert/strict";
 import { isCoordinateError, ManualClock, openMemory } from "../src/index.ts";
 
@@ -8,12 +8,12 @@ const namespace = coordinate.namespace("retries");
 const worker = namespace.worker("worker-1");
 const fetch = await namespace.setWorkSpec({ name: "fetch", max_retries: 3 });
 
-// A unit may be added for later.
+// A unit may be added with a delay.
 await fetch.addWorkUnit("page", { url: "https://example.org/" }, { delayMs: 10_000 });
 assert.deepEqual(await worker.requestAttempts(), []);
 clock.advance(10_000);
 
-// A worker that cannot do it now gives it back, here for a minute.
+// A worker that cannot do the job now returns the unit, here with a delay of one minute.
 const [first] = await worker.requestAttempts();
 assert(first !== undefined);
 await first.retry({ delayMs: 60_000, data: { ...first.data, error: "503" } });
@@ -22,7 +22,7 @@ console.log(page.status, "until", new Date(page.notBefore).toISOString());
 assert.equal(page.status, "delayed");
 clock.advance(60_000);
 
-// A worker that is lost says nothing: when its lease ends the unit is available again.
+// A lost worker settles nothing. When its lease expires, the unit is available again.
 const [second] = await namespace.worker("lost").requestAttempts({ lifetimeMs: 5000 });
 assert(second !== undefined);
 clock.advance(5000);
@@ -31,7 +31,7 @@ assert(third !== undefined);
 console.log("attempt", third.number, "by", third.workerName);
 assert.equal(third.number, 3);
 
-// Should the lost one come back, it is told that it no longer holds the unit.
+// If the lost worker comes back, it gets an error: it no longer holds the lease.
 await assert.rejects(second.finish(), (error) => isCoordinateError(error, "lost_lease"));
 
 // Three attempts were allowed: the next request fails the unit instead of handing it out.
@@ -42,7 +42,7 @@ console.log(page.status, page.data);
 assert.equal(page.status, "failed");
 assert.equal(page.data.traceback, "too many retries");
 
-// The history says what happened, and an operator may let it be tried again.
+// The history lists every attempt, and an operator may retry the failed unit.
 const history = (await page.attempts()).map(({ number, status }) => `${number} ${status}`);
 console.log(history);
 assert.deepEqual(history, ["1 retryable", "2 expired", "3 retryable", "4 failed"]);

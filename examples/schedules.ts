@@ -1,8 +1,8 @@
-/** A work spec that makes a unit every night at three, by the clock of Brussels, also when that clock changes. */
+/** A work spec that makes a unit every night at three o'clock in Brussels, also when daylight saving time begins or ends. */
 import assert from "node:assert/strict";
 import { ManualClock, openMemory } from "../src/index.ts";
 
-// A clock that moves when told, so that the example need not wait.
+// A manual clock, so that the example does not have to wait.
 const clock = new ManualClock(Date.parse("2026-03-28T12:00:00Z"));
 const coordinate = openMemory({ clock });
 const namespace = coordinate.namespace("schedules");
@@ -13,7 +13,7 @@ await namespace.setWorkSpec({
   schedule: { cron: "0 3 * * *", timezone: "Europe/Brussels", overlap: "skip", catch_up: "one" },
 });
 
-// Nothing before its time; explain says when that is.
+// No unit is made before it is due. `explain` says when that is.
 assert.deepEqual(await worker.requestAttempts(), []);
 const [why] = await namespace.explain();
 console.log(why?.reason);
@@ -25,7 +25,7 @@ const [night] = await worker.requestAttempts({ lifetimeMs: 48 * 3_600_000 });
 console.log(night?.workUnitName);
 assert.equal(night?.workUnitName, "2026-03-29T01:00:00Z");
 
-// While it runs the next one is skipped; after an outage of three nights one run is made up for.
+// While a unit runs, the next one is skipped. After an outage of three nights, one missed unit is made.
 clock.advance(24 * 3_600_000);
 assert.deepEqual(await worker.requestAttempts(), []);
 await night.finish();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { ManualClock, openMemory, seededRandom } from "../src/index.ts";
 
-// A clock that moves when told and a seeded random source make every run the same.
+// A manual clock and a seeded random source make every run the same.
 const clock = new ManualClock();
 const coordinate = openMemory({ clock, random: seededRandom(1) });
 const namespace = coordinate.namespace("shares-of-time");

@@ -1,6 +1,6 @@
 /**
- * One flow with three runtimes: a TypeScript task, a Python job and a program, chained by `then`. They run in child
- * processes of one worker; its files are in examples/three-runtimes. It needs `python3`.
+ * One flow with three runtimes: a TypeScript task, a Python function and a command, chained by `then`. They run in child
+ * processes of one worker. The files are in examples/three-runtimes. The example needs `python3`.
  */
 import assert from "node:assert/strict";
 import path from "node:path";
@@ -14,7 +14,7 @@ const cwd = path.join(import.meta.dirname, "three-runtimes");
 const shout = await namespace.setWorkSpec({
   name: "shout",
   runtime: "command",
-  // the data comes on standard input as JSON; what is printed becomes the data
+  // the command gets the unit's data on standard input as JSON; its output becomes the new data
   command: ["tr", "a-z", "A-Z"],
 });
 await namespace.setWorkSpec({

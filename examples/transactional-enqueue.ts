@@ -1,6 +1,6 @@
 /**
  * Transactional enqueue: the order and the job that handles it are written in one transaction, or not at all.
- * Needs a PostgreSQL: DATABASE_URL, or one is started for the purpose.
+ * Uses the PostgreSQL server at DATABASE_URL, or starts a temporary one.
  */
 import assert from "node:assert/strict";
 import pg from "pg";
@@ -12,7 +12,7 @@ const server = await openServer();
 const pool = new pg.Pool({ connectionString: await server.createDatabase() });
 await pool.query("CREATE TABLE orders (id int PRIMARY KEY, item text NOT NULL)");
 
-// The store works on the program's own pool.
+// The store uses the connection pool of the program.
 const store = await openPostgres({ pool });
 const engine = new Engine(store);
 await engine.setWorkSpecs("shop", [{ data: encodeData({ name: "ship" }) }]);
@@ -36,7 +36,7 @@ async function order(id: number, item: string): Promise<void> {
 }
 
 await order(1, "lamp");
-// The number is taken: neither a second order nor a second job.
+// Order 1 exists: the transaction fails and adds neither an order nor a job.
 await assert.rejects(order(1, "chair"), /duplicate key/);
 
 const { rows } = await engine.listWorkUnits("shop", "ship");

@@ -1,13 +1,13 @@
-/** A worker as a program has it: tasks, a stop on signals, and a report at the end. Over REST only the first line differs. */
+/** A worker program: tasks, a stop on signals, and a report at the end. With a daemon, only the first line differs. */
 import assert from "node:assert/strict";
 import { openMemory } from "../src/index.ts";
 import { bulk, fail, retry, Worker, type UnitTask } from "../src/worker/index.ts";
 
 const coordinate = openMemory();
-// a daemon: const coordinate = handles(new RestClient("http://localhost:5980/"));
+// with a daemon: const coordinate = handles(new RestClient("http://localhost:5980/"));
 const namespace = coordinate.namespace("shop");
 
-// `resize` makes thumbnails and hands them on to `index` by its output
+// `resize` makes thumbnails; its output becomes units of `index`
 const [images] = await namespace.setWorkSpecs([
   { name: "resize", runtime: "node", then: "index", max_retries: 3 },
   { name: "index", runtime: "node" },
@@ -18,14 +18,14 @@ await images?.addWorkUnits([
   ["broken.png", {}],
 ]);
 
-// a function of one unit: what is returned is stored; an error is tried again, `fail` is not, `retry` says when
+// a task for one unit: its return value is stored; a thrown error is retried, `fail` is not, `retry` sets the delay
 const resize: UnitTask = async ({ name, data, attempt }) => {
   if (typeof data.width !== "number") throw fail(`${name} has no width`);
   if (name === "dog.png" && attempt.number === 1) throw retry(50);
   return { output: { [`thumb-${name}`]: { width: data.width / 10 } } };
 };
 
-// or all units of a claim, for work that is cheaper together
+// a bulk task gets all units of a claim at once, for work that is cheaper together
 const index = bulk(async (attempts, { signal, log }) => {
   log.info({ count: attempts.length }, "indexing");
   for (const attempt of attempts) {
@@ -36,12 +36,12 @@ const index = bulk(async (attempts, { signal, log }) => {
 
 const worker = new Worker(namespace, { tasks: { resize, index }, concurrency: 4, graceMs: 5000 });
 
-// the first signal lets tasks finish, the second one does not
+// the first signal waits for running tasks, the second stops them
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => void worker.stop());
 
 const running = worker.run();
 
-// a real worker runs until it is told to stop; here, until everything has ended
+// a real worker runs until a signal stops it; this one runs until all units have ended
 const waits = async (): Promise<boolean> =>
   (await namespace.tally()).some(({ counts }) => counts.available + counts.delayed + counts.pending > 0);
 while (await waits()) await new Promise((go) => setTimeout(go, 10));

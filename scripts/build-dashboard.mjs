@@ -1,5 +1,5 @@
-// Builds the dashboard, src/dashboard, into dist/dashboard: files with a hash in their names, and no request to anywhere else.
-// Skips the build when nothing it reads has changed, so that `npm start` costs a second and tests may ask for it.
+// Builds the dashboard, src/dashboard, into dist/dashboard: files with a hash in their names, and no requests to other hosts.
+// Skips the build when none of its inputs has changed, so that `npm start` takes a second and tests can call it.
 //
 // Run `node scripts/build-dashboard.mjs [--force]`.
 
@@ -12,7 +12,7 @@ const root = path.join(import.meta.dirname, "..");
 const source = path.join(root, "src", "dashboard");
 const target = path.join(root, "dist", "dashboard");
 
-/** What the built files are made of: the sources of the bundle, this script, and the versions of packages. */
+/** A hash of the inputs of the build: the sources of the bundle, this script, and the versions of packages. */
 function fingerprint() {
   const hash = createHash("sha256");
   const read = (/** @type {string} */ file) =>
@@ -27,8 +27,8 @@ function fingerprint() {
 }
 
 /**
- * Puts a build in the place of the one before. Others may do the same at this moment, such as test files that run side by side:
- * directories are moved as a whole and removed elsewhere, so that nobody removes files of a build that has just been put there.
+ * Replaces the previous build. Other processes may do the same at this moment, such as test files that run in parallel: the old
+ * directory is renamed before it is deleted, so that no process deletes files of a build that another has just put in place.
  */
 function replace(/** @type {string} */ next) {
   const old = `${next}-old`;
@@ -42,7 +42,7 @@ function replace(/** @type {string} */ next) {
       renameSync(next, target);
       put = true;
     } catch (error) {
-      // another one was put there meanwhile
+      // another process has put its build there in the meantime
       if (!isCode(error, "ENOTEMPTY", "EEXIST")) throw error;
     }
     rmSync(old, { recursive: true, force: true });
@@ -57,10 +57,10 @@ export async function buildDashboard(force = false) {
   const note = path.join(target, ".built");
   if (!force && existsSync(note) && readFileSync(note, "utf8") === built) return false;
   const { build } = await import("vite");
-  // beside the target and then moved: a daemon or a test never reads half a build
+  // built in a temporary directory and then renamed: a daemon or a test never reads half a build
   const next = path.join(root, "dist", `.dashboard-${randomBytes(4).toString("hex")}`);
   mkdirSync(path.dirname(next), { recursive: true });
-  // Vite goes by this variable before anything else, and a test runner sets it
+  // for Vite this variable takes precedence over other settings, and a test runner sets it
   const before = process.env.NODE_ENV;
   process.env.NODE_ENV = "production";
   try {
@@ -70,7 +70,7 @@ export async function buildDashboard(force = false) {
       base: "./",
       logLevel: "warn",
       resolve: {
-        // the client carries data and names as bytes; in a browser a small part of Buffer stands in for Node's
+        // the client handles data and names as bytes; the browser build replaces Node's Buffer by a small subset
         alias: [
           { find: "node:buffer", replacement: path.join(source, "browser", "buffer.ts") },
           {
@@ -91,7 +91,7 @@ export async function buildDashboard(force = false) {
         reportCompressedSize: false,
         rolldownOptions: {
           onLog: (level, log, handle) => {
-            // "use client" is for servers that draw React, and how long plugins took is of no interest here
+            // "use client" concerns only server-side rendering, and the timings of plugins are not needed here
             if (log.code !== "MODULE_LEVEL_DIRECTIVE" && log.code !== "PLUGIN_TIMINGS") handle(level, log);
           },
         },

@@ -1,8 +1,8 @@
 // Which folder of src may import what. The tables below are the architecture; the code after them enforces it:
 //
 //   - a folder imports only the folders and packages listed for it, and no two folders import each other in a circle;
-//   - a folder is entered from outside only through its index.ts, or another entry listed for it;
-//   - the folders marked pure read no clock, draw no random number and set no timer: these are arguments there.
+//   - other folders import only the index.ts of a folder, or another entry listed for it;
+//   - the folders marked pure read no clock, draw no random number and set no timer: they get these as arguments.
 //
 // Run `node scripts/check-imports.mjs [root]`. It prints file:line and a message for each violation and then exits with 1.
 
@@ -14,10 +14,10 @@ import ts from "typescript";
 
 /**
  * @typedef {object} Folder
- * @property {string[]} imports Other folders: "core" is its index.ts, "rest/client" that entry of it, "lazy sqlite" only by
- *   `import()`.
- * @property {string[]} packages Packages and node: builtins. A last "*" stands for any ending; node:sqlite must be named in full.
- * @property {string[]} [entries] Files that other folders may import, without .ts; ["index"] where not given.
+ * @property {string[]} imports Other folders: "core" means its index.ts, "rest/client" another entry, "lazy sqlite" an index.ts that
+ *   may be loaded only by `import()`.
+ * @property {string[]} packages Packages and node: builtins. A trailing "*" matches any ending; node:sqlite must be named in full.
+ * @property {string[]} [entries] Files that other folders may import, without .ts. Default: ["index"].
  * @property {boolean} [pure] No ambient clock, random or timer.
  */
 
@@ -42,7 +42,7 @@ const everyLibrary = [
 export const folders = {
   core: {
     imports: [],
-    // croner for the times of cron expressions: pure, and without dependencies.
+    // croner computes the times of cron expressions. It is pure and has no dependencies.
     packages: ["croner", "node:assert", "node:buffer", "node:crypto", "node:events", "node:util"],
     pure: true,
   },
@@ -50,21 +50,21 @@ export const folders = {
   memory: { imports: ["core"], packages: [], pure: true },
   sqlite: { imports: ["core"], packages: ["@photostructure/sqlite", "node:sqlite", "node:*"], pure: true },
   postgres: { imports: ["core"], packages: ["pg", "pg-copy-streams", "node:*"], pure: true },
-  // What connections may cost the process that serves them, for both wires.
+  // Limits the resources that connections may use in the serving process, for both protocols.
   traffic: { imports: [], packages: ["node:*"] },
   rest: {
     imports: [...coreAndObjects, "memory", "traffic"],
     packages: ["fastify", "@fastify/*", "node:*"],
-    // The client apart from the server, so that a browser or a worker loads no fastify; the form of values on the wire
-    // alone, for who writes it elsewhere.
+    // The client is a separate entry, so that a browser or a worker loads no fastify. "wire" is the wire format of values
+    // alone, for other code that writes it.
     entries: ["index", "client", "wire", "connection-problem"],
   },
   cbor: { imports: [...coreAndObjects, "traffic"], packages: ["node:*"] },
-  // Settings and the files they stand in: the daemon, the command line and flows read them the same way.
+  // Settings and their files: the daemon, the command line and flows read them the same way.
   config: {
     imports: [],
     packages: ["yaml", "node:*"],
-    // The light parts apart, so that a command that needs no file loads no YAML.
+    // The light parts are separate entries, so that a command that needs no file loads no YAML.
     entries: ["index", "config-error", "did-you-mean", "find-file"],
   },
   flow: { imports: ["core", "config"], packages: ["yaml", "node:*"] },
@@ -73,13 +73,13 @@ export const folders = {
   worker: {
     imports: coreAndObjects,
     packages: ["node:*"],
-    // What a child process says and hears, apart from the worker: a child must start fast.
+    // The protocol of a child process, separate from the worker: a child must start fast.
     entries: ["index", "process/frame"],
   },
   jobs: { imports: [...coreAndObjects, "worker", "worker/process/frame"], packages: ["acorn", "node:*"] },
   daemon: {
     imports: [...everyLibrary, "config/config-error", "config/did-you-mean", "rest/client"],
-    // What the command line needs of it without loading a server: the stores by their address, and their housekeeping.
+    // The command line uses these without loading a server: opening a store by its address, and housekeeping.
     entries: ["index", "backend", "housekeeping", "version"],
     packages: ["fastify", "@fastify/*", "@opentelemetry/api", "pino", "prom-client", "yaml", "node:*"],
   },
@@ -100,15 +100,15 @@ export const folders = {
     packages: ["commander", "cli-progress", "fast-string-truncated-width", "yaml", "node:*"],
   },
   dashboard: {
-    // Core for what must be the same in the browser as everywhere: to read data, names, lines of units and work specs.
+    // Core, because the browser must parse data, names, unit lines and work specs exactly as the other parts do.
     imports: ["rest/client", "core"],
     packages: ["react", "react/*", "react-dom", "react-dom/*", "@tanstack/*", "@xyflow/*", "@dagrejs/*"],
   },
 };
 
 /**
- * Files directly in src: index.ts, the package's main entry. It stays light: a driver or a wire is loaded when `connect` is asked
- * for it, and no server is.
+ * Files directly in src: index.ts, the package's main entry. It stays light: `connect` loads a driver or a protocol when it is
+ * needed, and never a server.
  * @type {Folder}
  */
 export const main = {
@@ -124,7 +124,7 @@ export const main = {
   packages: [],
 };
 
-/** What a pure folder may not mention, and what to do about it. "new Date()" means the one without an argument. */
+/** Names that a pure folder may not use, each with the alternative. "new Date()" means the call without arguments. */
 export const ambient = {
   "Date.now": "take `now` as an argument",
   "new Date()": "take `now` as an argument",
@@ -136,7 +136,7 @@ export const ambient = {
   setInterval: "timers belong to the edges",
 };
 
-/** Files of pure folders that may use them all the same, each with the reason. */
+/** Files of pure folders that may use these names, each with the reason. */
 export const exceptions = [
   { file: "src/core/clock.ts", reason: "defines the system clock and random that are given to the edges" },
   { file: "src/sqlite/commit.ts", reason: "gathers writes into commits by how long a commit takes" },
@@ -293,7 +293,7 @@ function importsOf(source) {
 }
 
 /**
- * Uses of the names in `ambient`. Working on the syntax tree, it does not see comments and strings.
+ * Uses of the names in `ambient`. It searches the syntax tree, so comments and strings do not count.
  * @param {ts.SourceFile} source
  */
 function ambientUses(source) {
@@ -318,7 +318,7 @@ function ambientUses(source) {
 }
 
 /**
- * Whether a name stands for the global or imported function, not for a member of something else or for a type.
+ * Whether an identifier refers to the global or imported function, not to a member of another object or to a type.
  * @param {ts.Identifier} node
  */
 function isUse(node) {
@@ -334,7 +334,7 @@ function withoutGlobal(text) {
 }
 
 /**
- * Each circle once, as a path that ends where it began.
+ * Each import cycle once, as a path that ends where it began.
  * @param {Map<string, Map<string, Place>>} graph
  */
 function circles(graph) {
@@ -393,12 +393,12 @@ function listed(names) {
   return names.length === 0 ? "none" : names.join(", ");
 }
 
-// The real path, since Node resolves links in import.meta.url: below a linked folder the check would not run at all.
+// Node resolves symbolic links in import.meta.url. Without realpath the check would not run at all below a linked folder.
 if (realpathSync(process.argv[1] ?? ".") === fileURLToPath(import.meta.url)) {
   const root = process.argv[2] ?? path.join(import.meta.dirname, "..");
   const { files, violations } = checkImports(root);
   for (const { file, line, message } of violations) console.error(`${file}:${line}: ${message}`);
-  // No sources is a failure too: the check would otherwise pass for ever after a move of src.
+  // Finding no sources is a failure: otherwise the check would always pass after src is moved.
   if (files === 0) console.error("found no sources in src");
   console.log(`imports: ${files} files, ${violations.length} violations`);
   process.exitCode = files === 0 || violations.length > 0 ? 1 : 0;

@@ -1,9 +1,9 @@
-// The lists of the documentation that are made from tables of the code. `scripts/schemas.mjs` writes them into the pages,
-// between the comments `<!-- NAME: made by npm run schemas -->` and `<!-- end -->`; a test sees that they are the same.
+// The lists of the documentation that are generated from tables of the code. `scripts/schemas.mjs` writes them into the pages,
+// between the comments `<!-- NAME: made by npm run schemas -->` and `<!-- end -->`. A test checks that the pages are up to date.
 
 import { metaFields, wantedKind, workSpecKeys } from "../src/core/index.ts";
 
-/** Not tables: what is said of a key is often too long for a cell.
+/** Lists, not tables: the description of a key is often too long for a cell.
  * @param {readonly string[]} items */
 const list = (items) => items.map((item) => `- ${item}`).join("\n");
 
@@ -21,7 +21,7 @@ const metaUnits = { duration: ". In milliseconds", time: ". In milliseconds sinc
 /** @param {{ kind: string, unit?: string }} row */
 const inUnit = ({ kind, unit = dataUnits[kind] }) => (unit === undefined ? "" : `, in ${unit}`);
 
-/** @type {Readonly<Record<string, string>>} By the name that stands in the page's comment. */
+/** @type {Readonly<Record<string, string>>} By the name in the page's comment. */
 export const docTables = {
   "work-spec keys": list([
     ...specific.map(([key, row]) => {
@@ -42,7 +42,7 @@ export const docTables = {
 };
 
 /**
- * A page with its tables made anew.
+ * The page with its tables generated again.
  * @param {string} page
  */
 export const withTables = (page) =>

@@ -1,4 +1,4 @@
-// Writes what is made from the tables of the code: the JSON Schemas that the package ships, and tables of the docs.
+// Writes the files generated from tables of the code: the JSON Schemas that the package ships, and tables of the docs.
 // node --import ./examples/typescript.mjs scripts/schemas.mjs
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";

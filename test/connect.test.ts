@@ -1,4 +1,4 @@
-/** One function for every place that work can be in. */
+/** `connect` opens every kind of store and every kind of connection to a daemon. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";

@@ -1,4 +1,4 @@
-/** The order of test files: those that take minutes first, so that none of them is left alone at the end. */
+/** Runs the test files that take minutes first, so that none of them runs alone at the end. */
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 const long = [

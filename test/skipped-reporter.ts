@@ -1,15 +1,15 @@
 /**
- * Says at the end of a run what was skipped, and why: a test that cannot run here must not look like one that passed. The reason
- * stands in the title, "(skipped: …)", or is what `skip` was told. On CI a whole run in which no browser test passed is a failure.
+ * Lists the skipped tests and the reasons at the end of a run: a test that cannot run here must not look like one that passed. The
+ * reason is in the title, "(skipped: …)", or the argument of `skip`. On CI, a full run in which no browser test passed is a failure.
  */
 import path from "node:path";
 import type { Reporter, TestCase, TestModule, TestSuite, Vitest } from "vitest/node";
 
-/** For the end of a title; empty without a reason. */
+/** The suffix of a test title; empty without a reason. */
 export const whySkipped = (reason: string | null | undefined): string =>
   reason === null || reason === undefined || reason === "" ? "" : ` (skipped: ${reason})`;
 
-/** So many files are a whole run, not one of a few files. */
+/** A run with at least this many files is a full run. */
 const manyFiles = 50;
 
 export class SkippedReporter implements Reporter {
@@ -20,7 +20,7 @@ export class SkippedReporter implements Reporter {
   }
 
   onTestRunEnd(modules: readonly TestModule[]): void {
-    // those that a pattern of names left out are nobody's concern
+    // tests excluded by a name pattern are not reported
     if (this.#vitest?.config.testNamePattern !== undefined) return;
     const groups = new Map<string, number>();
     let browser = 0;
@@ -45,7 +45,7 @@ export class SkippedReporter implements Reporter {
   }
 }
 
-/** The outermost title that gives a reason, else what the test said itself. */
+/** The outermost title with a reason, or else the note of the test itself. */
 function reasonOf(test: TestCase, note: string | undefined): string {
   const titles: string[] = [test.name];
   for (let at: TestSuite | TestModule = test.parent; at.type === "suite"; at = at.parent)

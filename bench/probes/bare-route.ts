@@ -1,4 +1,4 @@
-/** A route of Fastify that answers a constant: the least that a request costs. Says its URL to whoever started it. */
+/** A Fastify route that returns a constant: the minimal cost of a request. Sends its URL to the parent process. */
 import Fastify from "fastify";
 
 const app = Fastify();

@@ -8,7 +8,7 @@ export async function prepare(coordinate: Coordinate, ns: string): Promise<void>
 
 let next = 0;
 
-/** `priority` above 0 is claimed before what waits already. */
+/** Units with a `priority` above 0 are claimed before the units that wait already. */
 export async function addUnits(
   coordinate: Coordinate,
   ns: string,
@@ -27,7 +27,7 @@ export async function addUnits(
     );
 }
 
-/** Claims up to `batch` units and finishes them; answers how many there were. */
+/** Claims up to `batch` units and finishes them. Returns their number. */
 export async function claimAndFinish(
   coordinate: Coordinate,
   ns: string,
@@ -43,7 +43,7 @@ export async function claimAndFinish(
   return attempts.length;
 }
 
-/** Claims and finishes so many in batches; answers units a second. */
+/** Claims and finishes `count` units in batches. Returns units per second. */
 export async function rate(
   coordinate: Coordinate,
   ns: string,

@@ -1,6 +1,6 @@
 /**
- * What a tenant with very many units costs the others where partitions take turns: how long 99 tenants with 100 units each take until
- * all of theirs are done, beside one with 1,000,000, and alone; in turns, in one store.
+ * What a tenant with very many units costs the others when partitions take turns: how long it takes until all units of 99 tenants with
+ * 100 units each are done, beside a tenant with 1,000,000 units, and without it; in turns, in one store.
  */
 import { encodeData, type Coordinate } from "../../src/index.ts";
 import { median } from "../machine.ts";
@@ -39,7 +39,7 @@ const addSmall = (coordinate: Coordinate, ns: string, round: number): Promise<vo
     (i) => `tenant-${String(i % tenants).padStart(2, "0")}`,
   );
 
-/** Works until the small tenants are done; answers seconds, and how many units were handed out. */
+/** Works until the small tenants are done. Returns the seconds and how many units were handed out. */
 async function work(coordinate: Coordinate, ns: string): Promise<{ seconds: number; units: number }> {
   const start = performance.now();
   let units = 0;

@@ -1,6 +1,6 @@
 /**
- * Whether the rates depend on how many units wait: adds, claims and finishes with 10,000 and with many, in turns, in one store. Beside the rates
- * stands the processor time of this process, which other work on the machine changes less.
+ * Whether the rates depend on the number of waiting units: adds, claims and finishes with 10,000 and with many waiting units, in turns,
+ * in one store. It also measures the processor time of this process, which other work on the machine affects less.
  */
 import { median } from "../machine.ts";
 import { openCoordinate } from "../systems/coordinate.ts";
@@ -12,7 +12,7 @@ import type { Figures, Probe } from "./probe.ts";
 const verbs = ["add", "claim", "finish"] as const;
 type Verb = (typeof verbs)[number];
 
-/** Of one turn, for each verb: seconds, and seconds of the processor. */
+/** Seconds and processor seconds of one turn, for each verb. */
 type Turn = Record<Verb, { wall: number; cpu: number }>;
 
 const batch = 100;
@@ -27,7 +27,7 @@ async function measured(turn: Turn, verb: Verb, work: () => Promise<void>): Prom
   turn[verb].cpu += (user + system) / 1e6;
 }
 
-/** Adds so many units before what waits, and takes them again: what waits stays as much as it was. */
+/** Adds `count` units that are claimed before the waiting ones, claims and finishes them: the number of waiting units does not change. */
 async function turnOf(coordinate: Coordinate, ns: string, count: number): Promise<Turn> {
   const turn: Turn = { add: { wall: 0, cpu: 0 }, claim: { wall: 0, cpu: 0 }, finish: { wall: 0, cpu: 0 } };
   await measured(turn, "add", async () => {
@@ -68,7 +68,7 @@ const flatness = (waiting: number): Probe => {
     for (let i = -1; i < rounds; i++)
       for (const ns of i % 2 === 0 ? (["few", "many"] as const) : (["many", "few"] as const)) {
         const turn = await turnOf(coordinate, ns, count);
-        // the first meets code that was not compiled yet
+        // the first turn is not counted: it compiles the code
         if (i >= 0) turns[ns].push(turn);
       }
     await coordinate.close();

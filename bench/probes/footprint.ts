@@ -1,4 +1,4 @@
-/** What a unit takes: bytes on disk while it waits and when it is done. */
+/** Bytes on disk per finished unit; on PostgreSQL also the WAL bytes of an add, and of a claim with its finish. */
 import { readdirSync, statSync } from "node:fs";
 import path from "node:path";
 import pg from "pg";

@@ -1,4 +1,4 @@
-/** One connection, one request at a time: as little client as possible, for it shares the machine with the server. */
+/** A minimal HTTP client, because it shares the machine with the server: one connection, one request at a time. */
 import { createConnection, type Socket } from "node:net";
 
 export class Connection {

@@ -1,4 +1,4 @@
-/** What 100 idle workers cost the daemon and themselves. The daemon's part is measured from outside. */
+/** The processor time of 100 idle workers. The caller of the probe measures that of the daemon. */
 import { handles } from "../../src/index.ts";
 import { silentLogger, Worker } from "../../src/worker/index.ts";
 import { sleep } from "../machine.ts";

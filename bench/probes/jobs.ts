@@ -1,4 +1,4 @@
-/** Functions as jobs, on the embedded SQLite store with two worker processes: schedule a sum, wait for its result. */
+/** Job functions, on the embedded SQLite store with two worker processes: schedules a sum and waits for its result. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";

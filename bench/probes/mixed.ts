@@ -1,4 +1,4 @@
-/** Everything at once: adds, workers that chain, renewals, and pages that look in. The figure is units that workers finished in a second. */
+/** Everything at once: adds, chained work specs, lease renewals, and the reads of a dashboard page. The figure is finished units per second. */
 import { encodeData, handles } from "../../src/index.ts";
 import { silentLogger, Worker } from "../../src/worker/index.ts";
 import { quantile, sleep } from "../machine.ts";

@@ -1,6 +1,6 @@
 /**
- * What partitions cost: claims and finishes of work specs with each of the rules for 10,000 partitions, and with all of them at once, beside
- * one without any, in turns, in one store; and with 10,000 and with 1,000,000 units waiting.
+ * What partitions cost: claims and finishes with each rule for 10,000 partitions, with all rules together, and with none, in turns, in
+ * one store; and with 10,000 and 1,000,000 waiting units.
  */
 import { encodeData, type Coordinate } from "../../src/index.ts";
 import { median } from "../machine.ts";
@@ -20,7 +20,7 @@ interface Kind {
   waiting: number;
 }
 
-/** By the namespace that each has. */
+/** By namespace. */
 const kinds: Record<string, Kind> = {
   without: { rules: {}, waiting: 10_000 },
   "a limit": { rules: limit, waiting: 10_000 },
@@ -46,7 +46,7 @@ async function addUnits(coordinate: Coordinate, ns: string, from: number, count:
 
 export const partitioned: Probe = async (address, factor) => {
   const coordinate = await openCoordinate(address);
-  // long enough for compiled code, unless it is only tried out
+  // long enough for compiled code, except in trial runs
   const turn = factor < 0.05 ? 200 : 5000;
   const names = Object.keys(kinds);
   const added = new Map<string, number>();

@@ -1,4 +1,4 @@
-/** A probe measures this system alone, in a process of its own. `value` is the figure of its row, the others stand beside it. */
+/** A probe measures this system alone, in a separate process. `value` is the main figure of its row, the others are details. */
 export type Figures = { value: number } & Record<string, number>;
 
 export type Probe = (address: string, factor: number) => Promise<Figures>;

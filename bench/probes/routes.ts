@@ -1,4 +1,4 @@
-/** Single claims and finishes over REST beside a bare route, in turns, at 1, 10 and 100 connections. The figure is the lowest of the ratios. */
+/** Single claims and finishes over REST compared with a bare route, in turns, at 1, 10 and 100 connections. The figure is the lowest ratio. */
 import { fork } from "node:child_process";
 import path from "node:path";
 import { here, median, sleep, sourceFlags } from "../machine.ts";

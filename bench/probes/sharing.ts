@@ -1,4 +1,4 @@
-/** Whether work specs get their shares by weight: 1, 2, 3 and 4. The figure is the largest deviation of a share from its weight. */
+/** Whether work specs of weight 1, 2, 3 and 4 get their shares. The figure is the largest deviation of a share from its weight. */
 import { encodeData } from "../../src/index.ts";
 import { openCoordinate } from "../systems/coordinate.ts";
 import { payload } from "../systems/driver.ts";
@@ -25,7 +25,7 @@ export const sharing: Probe = async (address, factor) => {
     if (attempt === undefined) throw new Error("ran out of units");
     held.set(attempt.workSpec, (held.get(attempt.workSpec) ?? 0) + 1);
     open.push(attempt.id);
-    // forty run at any time: shares are those of what runs
+    // keep forty attempts running: shares are defined over running attempts
     if (open.length > 40)
       await coordinate.settleAttempts("", [{ attempt: open.shift() ?? "", action: "finish" }]);
   }

@@ -1,4 +1,4 @@
-/** Both wires of one engine: claims and finishes one by one, ten at once, through either client, in turns. The figure is CBOR-RPC over REST. */
+/** Both protocols on one engine: single claims and finishes, ten in flight, in turns. The figure is the CBOR-RPC rate divided by the REST rate. */
 import { connectCbor, listenCborRpc } from "../../src/cbor/index.ts";
 import { Engine, type Coordinate } from "../../src/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";

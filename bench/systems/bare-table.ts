@@ -1,7 +1,7 @@
 /**
- * The least that a table of PostgreSQL can do with the same writes: a row that is written when a unit is added, claimed and finished, with the same
- * indexes; no history, no counts, no guards. Three batches at once, each claimed, read and settled by one statement that the server has prepared. A
- * claim begins where the last one ended, as ours does: else it would walk over the entries of all that were claimed before it.
+ * A minimal PostgreSQL table with the same writes as ours, as a baseline: a row is written when a unit is added, claimed and finished, with
+ * the same indexes; no history, no counts, no guards. Three batches at once; one prepared statement claims and reads a batch, another
+ * settles it. A claim starts where the last one ended, as ours does: otherwise it would scan the index entries of all claimed rows.
  */
 import pg from "pg";
 import { payload, type Driver, type WorkSetting } from "./driver.ts";

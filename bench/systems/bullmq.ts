@@ -1,4 +1,4 @@
-/** BullMQ on a Redis of its own. Named by a variable, so that its types are not needed to check this. */
+/** BullMQ on a private Redis. The import takes the package name from a variable, so that this file type-checks without the package. */
 import { payload, type Driver, type UnitData, type WorkSetting } from "./driver.ts";
 
 interface BullMq {
@@ -21,7 +21,7 @@ interface BullMq {
   };
 }
 
-/** Of 25, 50, 100 and 300 the fastest on two cores. */
+/** The fastest of 25, 50, 100 and 300 on two cores. */
 const bestConcurrency = 100;
 
 export async function bullmqDriver(port: string): Promise<Driver> {

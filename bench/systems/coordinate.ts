@@ -1,4 +1,4 @@
-/** This system: in the process on one of its stores, or through a daemon. */
+/** This system: embedded, on one of its stores, or through a daemon. */
 import path from "node:path";
 import { encodeData, Engine, handles, type Coordinate } from "../../src/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
@@ -8,7 +8,7 @@ import { openSqlite } from "../../src/sqlite/index.ts";
 import { silentLogger, Worker, type WorkerOptions } from "../../src/worker/index.ts";
 import { payload, type Driver, type WorkSetting } from "./driver.ts";
 
-/** `memory:`, a directory for a file of SQLite, `postgres://…`, or the `http://…` of a daemon. */
+/** `address`: `memory:`, a directory for an SQLite file, `postgres://…`, or the `http://…` of a daemon. */
 export async function openCoordinate(address: string): Promise<Coordinate> {
   if (address === "memory:") return new Engine(new MemoryStore());
   if (address.startsWith("http:")) return new RestClient(address);
@@ -61,7 +61,7 @@ function workerOptions({ how, atOnce, lifetimeMs }: WorkSetting): WorkerOptions 
   if (how === "single") return { concurrency: atOnce ?? 1, maxAttempts: 1 };
   return {
     ...(atOnce !== undefined && { concurrency: atOnce }),
-    // renewed as long as the process lives
+    // long enough that the worker renews its leases until the process is killed
     ...(lifetimeMs !== undefined && { lifetimeMs, renewForMs: 600_000 }),
   };
 }

@@ -1,6 +1,6 @@
-/** What a system must be able to do to be measured. A driver lives in the process of a subject. */
+/** The operations that a system must support to be measured. A driver runs in the process of a subject. */
 
-/** What a task gets of its unit: the clock when it was added, where that matters. */
+/** The data of a unit that its task reads: for latency measurements, the time at which the unit was added. */
 export interface UnitData {
   readonly at?: string;
 }
@@ -8,14 +8,14 @@ export interface UnitData {
 export type Task = (data: UnitData) => void | Promise<void>;
 
 /**
- * `defaults`: as somebody gets it who sets nothing. `best`: the fastest documented settings for tasks that do nothing. `single`: each unit is
- * claimed and settled by itself, by so many at once. `tasks`: tasks that wait, by so many at once. `latency`: nothing waits, units come one by
+ * `defaults`: the default settings. `best`: the fastest documented settings for tasks that do nothing. `single`: each unit is claimed and
+ * settled by itself, `atOnce` at a time. `tasks`: tasks that take time, `atOnce` at a time. `latency`: an empty queue, units arrive one by
  * one.
  */
 export interface WorkSetting {
   readonly how: "defaults" | "best" | "single" | "tasks" | "latency";
   readonly atOnce?: number;
-  /** The lease, where a system has one to set. */
+  /** The duration of the lease, if the system has such a setting. */
   readonly lifetimeMs?: number;
 }
 
@@ -26,13 +26,13 @@ export interface Working {
 }
 
 export interface Driver {
-  /** Adds so many units in bulk. */
+  /** Adds `count` units in bulk. */
   fill(count: number): Promise<void>;
-  /** Adds one unit, and resolves when the system has answered. */
+  /** Adds one unit. Resolves when the system has acknowledged it. */
   add(data: UnitData): Promise<void>;
   work(task: Task, setting: WorkSetting): Promise<Working>;
   close(): Promise<void>;
 }
 
-/** Data of a usual size. */
+/** Data of a typical size. */
 export const payload = (n: number): object => ({ n, path: "/some/where" });

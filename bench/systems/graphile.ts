@@ -1,4 +1,4 @@
-/** graphile-worker. Named by a variable, so that its types are not needed to check this. */
+/** graphile-worker. The import takes the package name from a variable, so that this file type-checks without the package. */
 import pg from "pg";
 import type { Driver, UnitData, WorkSetting } from "./driver.ts";
 
@@ -12,7 +12,7 @@ interface Graphile {
   Logger: new (factory: () => () => void) => unknown;
 }
 
-/** Batches as its page on performance describes them. Of local queues of 500 and 1,000 and 10, 24 and 100 at once the fastest. */
+/** The batch settings of its page on performance. The fastest of local queues of 500 and 1,000, with 10, 24 and 100 at once. */
 const batched = { localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 };
 
 export async function graphileDriver(url: string): Promise<Driver> {
@@ -31,7 +31,7 @@ export async function graphileDriver(url: string): Promise<Driver> {
                json_build_object('identifier', 't', 'payload', json_build_object('n', i, 'path', '/some/where')))
              FROM generate_series(1, ${Math.min(left, 10_000)}) AS i))`,
         );
-      // its plans depend on statistics, which autovacuum would bring within a minute
+      // its query plans depend on statistics, which autovacuum would collect within a minute
       if (count > 1000) await pool.query("VACUUM ANALYZE");
     },
     async add(data) {

@@ -1,4 +1,4 @@
-/** pg-boss. Named by a variable, so that its types are not needed to check this. */
+/** pg-boss. The import takes the package name from a variable, so that this file type-checks without the package. */
 import pg from "pg";
 import { payload, type Driver, type UnitData, type WorkSetting } from "./driver.ts";
 
@@ -16,7 +16,7 @@ interface Boss {
   ): Promise<string>;
 }
 
-/** Fetches again at once while batches come back full. */
+/** Fetches again at once as long as batches are full. */
 const batched = { batchSize: 1000, localConcurrency: 4, burstWhenBatchFull: true };
 
 export async function pgBossDriver(url: string): Promise<Driver> {

@@ -1,4 +1,4 @@
-/** How long it takes from adding a unit to the start of its task, in one protocol for all: an adder, a worker, and a server between them. */
+/** The time from adding a unit to the start of its task, in the same setup for all systems: a process that adds, a worker, and a server. */
 import { quantile, sleep } from "../machine.ts";
 import { startSubject } from "../subjects.ts";
 import type { System } from "../systems.ts";
@@ -18,7 +18,7 @@ async function addToStart(
   try {
     await sender.result;
     const { times } = await listener.result;
-    // the first meet code that was not compiled yet
+    // the first tenth is not counted: it compiles the code
     const warm = times.slice(Math.floor(times.length / 10));
     const [p50, p95, p99] = [0.5, 0.95, 0.99].map((share) => quantile(warm, share));
     return { value: p50 ?? NaN, detail: { p50: p50 ?? NaN, p95: p95 ?? NaN, p99: p99 ?? NaN } };

@@ -1,4 +1,4 @@
-/** What only this system is asked: flatness, what a unit takes, what idle workers cost, jobs, shares, recovery. */
+/** Workloads for this system alone: rates by queue length, bytes per unit, the cost of idle workers, jobs, shares, recovery. */
 import { cpuSeconds, quantile, residentBytes, sleep } from "../machine.ts";
 import { startSubject } from "../subjects.ts";
 import type { Place, System, SystemName } from "../systems.ts";
@@ -41,7 +41,7 @@ const probe = (
     }));
 };
 
-/** Processor and memory of the daemon while a probe runs. */
+/** The processor use of the daemon while a probe runs. */
 function daemonUse(): Beside {
   let cpu = 0;
   let since = 0;
@@ -57,9 +57,9 @@ function daemonUse(): Beside {
   };
 }
 
-/** So long a lease is asked for by the worker that is killed. */
+/** The lease of the worker that is killed. */
 const leaseMs = 5000;
-/** By then something went wrong. */
+/** The measurement fails after this time. */
 const recoveryLimitMs = 60_000;
 
 async function recover(system: System, { address }: Place, scale: Scale): Promise<Measured> {

@@ -1,4 +1,4 @@
-/** Units through workers: no-ops at the best settings and at defaults, one by one, and tasks that take a while. */
+/** Workers that process units: no-ops with the best settings and with defaults, one by one, and tasks that take a while. */
 import { startSubject } from "../subjects.ts";
 import type { Place, System, SystemName } from "../systems.ts";
 import type { WorkSetting } from "../systems/driver.ts";
@@ -13,7 +13,7 @@ interface Load {
   setting: WorkSetting;
 }
 
-/** Fills the queue, starts so many workers together, and measures what they do together. */
+/** Fills the queue, starts `processes` workers together, and measures their combined rate. */
 export async function processUnits(system: System, { address }: Place, load: Load): Promise<Measured> {
   const { units, warm, seconds, processes, taskMs = 0, setting } = load;
   const role = { role: "work" as const, warm, seconds, taskMs, setting, units };
@@ -37,7 +37,7 @@ export async function processUnits(system: System, { address }: Place, load: Loa
   }
 }
 
-/** Units are so many that the slowest is measured for about two seconds and the fastest for about one. */
+/** Enough units to measure the slowest system for about two seconds and the fastest for about one. */
 const noops: Partial<Record<SystemName, number>> = {
   memory: 400_000,
   sqlite: 200_000,

@@ -1,8 +1,8 @@
-/** A workload: the cases that systems are measured in. Cases run in turns, once in each repetition. */
+/** A workload: the cases in which systems are measured. Cases run in turns, once in each repetition. */
 import type { Postgres } from "../servers.ts";
 import { systemOf, type Place, type System, type SystemName } from "../systems.ts";
 
-/** How much is measured. */
+/** The size of a run. */
 export interface Scale {
   readonly quick: boolean;
   /** Multiplies numbers of units and seconds; below 1 for a run that only shows that everything works. */
@@ -18,7 +18,7 @@ export interface Case {
   readonly system: System;
   readonly name: string;
   readonly unit: string;
-  /** It takes so long that it is measured in the first repetition only. */
+  /** Measured in the first repetition only, because it takes long. */
   readonly once?: boolean;
   measure(at: Place, postgres: Postgres): Promise<Measured>;
 }
@@ -26,7 +26,7 @@ export interface Case {
 export interface Workload {
   readonly name: string;
   readonly title: string;
-  /** What was done, for the reader of the table. */
+  /** A description of the measurement, printed with the table. */
   readonly about: string;
   cases(scale: Scale): readonly Case[];
 }

@@ -1,4 +1,4 @@
-/** The functions of docs/jobs.md. */
+/** The functions used in docs/jobs.md. */
 import { setTimeout as delay } from "node:timers/promises";
 
 export function add(a: number, b: number): number {

@@ -1,4 +1,4 @@
-/** What PNG needs of node:zlib; its crc32 came with Node 22.2. */
+/** The compression and checksum for PNG. `crc32` is written out because node:zlib has it only from Node 22.2 on. */
 export { deflateSync } from "node:zlib";
 
 const table = Uint32Array.from({ length: 256 }, (_, n) => {

@@ -1,4 +1,4 @@
-/** The work of examples/jobs.ts: pictures are painted, scaled down and written as PNG. Runs in worker processes. */
+/** The job function of examples/jobs.ts: paints a picture, scales it down and writes it as PNG. Runs in worker processes. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { crc32, deflateSync } from "./png.ts";
@@ -29,7 +29,7 @@ interface Picture {
   pixels: Uint8Array;
 }
 
-/** Rings and stripes, other ones for each number. */
+/** Rings and stripes, different for each number. */
 function paint(n: number, size: number): Picture {
   const pixels = new Uint8Array(size * size * 3);
   for (let y = 0; y < size; y++)
@@ -43,7 +43,7 @@ function paint(n: number, size: number): Picture {
   return { width: size, height: size, pixels };
 }
 
-/** Each pixel is the mean of those that it stands for. */
+/** Each pixel of the result is the mean of the pixels that it replaces. */
 function scaleDown(picture: Picture, width: number): Picture {
   const by = picture.width / width;
   const height = Math.round(picture.height / by);

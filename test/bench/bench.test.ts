@@ -1,4 +1,4 @@
-/** `npm run bench`, as small as it can be: every part runs, and its last line has the shape that others read. */
+/** The smallest run of `npm run bench`: every part runs, and the last line has the documented shape. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -58,7 +58,7 @@ describe("npm run bench", () => {
 
   it("ends with one JSON object", { timeout: 600_000 }, async () => {
     const args = ["--quick", "--factor", "0.01", "--repeat", "1", "--json"];
-    // without the peers, which a test does not install, only this system is measured
+    // a test does not install the peers: if they are missing, it measures only this system
     const isInstalled = existsSync(path.join(root, "bench/node_modules"));
     const only = isInstalled ? [] : ["--only", "memory,sqlite,daemon,daemon_memory,postgres"];
     const { stdout } = await run(

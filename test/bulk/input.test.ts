@@ -24,7 +24,7 @@ function file(name: string, content: string | Buffer): string {
   return full;
 }
 
-/** By Node where it can, as by `openSource`, else by the program. */
+/** Compresses with Node where it supports zstd, as `openSource` does, or else with the `zstd` program. */
 const zstd = (text: string): Buffer =>
   (zlib as { zstdCompressSync?: (text: string) => Buffer }).zstdCompressSync?.(text) ??
   execFileSync("zstd", ["-qc"], { input: text });

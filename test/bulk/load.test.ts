@@ -39,7 +39,7 @@ async function setup() {
   const file = path.join(directory, `${files++}.jsonl`);
   const journalFile = `${file}.journal`;
   const calls: { units: readonly WorkUnitInput[]; requestId: string }[] = [];
-  /** What happens before each add; throwing is a server that does not answer. */
+  /** Called before and after each add. A hook that throws simulates a server that does not answer. */
   const hooks = {
     before: async (_call: number): Promise<void> => undefined,
     after: async (_call: number): Promise<void> => undefined,
@@ -88,7 +88,7 @@ async function setup() {
   };
   const write = (count: number, line = (i: number) => `"u${String(i).padStart(5, "0")}"`): void =>
     writeFileSync(file, Array.from({ length: count }, (_, i) => `${line(i)}\n`).join(""));
-  /** Claims and finishes what there is. */
+  /** Claims and finishes all available units. */
   const work = async (): Promise<number> => {
     const worker = handle.namespace("ns").worker("w");
     let done = 0;
@@ -220,7 +220,7 @@ describe("going on after an interruption", () => {
   ])("an add that was carried out and whose answer was lost is not done twice, %s", async (_when, later) => {
     const { run, write, hooks, begin, again, spec, work, clock } = await setup();
     write(100);
-    // the answers of all calls from the fourth on are lost, out of order as well
+    // the responses of all calls from the fourth on are lost, except that of the sixth
     hooks.after = async (n) => (n >= 3 && n !== 5 ? killed() : undefined);
     await expect(run({ journal: begin(), inFlight: 4 })).rejects.toThrow("nobody answers");
     const stored = (await spec.counts()).available;

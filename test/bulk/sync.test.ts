@@ -51,7 +51,7 @@ async function setup() {
       rows.map(({ name, data }) => [name, JSON.parse(String(data ?? "{}")) as unknown]),
     );
   };
-  /** Takes and finishes all, writing into the data. */
+  /** Claims and finishes all units, and adds a result to their data. */
   const work = async (): Promise<void> => {
     for (const attempt of await ns.worker("w").requestAttempts({ number: 1000 }))
       await attempt.finish({ ...attempt.data, result: "done" });

@@ -16,7 +16,7 @@ import { openMemory } from "../../src/index.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
 
 const directory = mkdtempSync(path.join(tmpdir(), "coordinate-transfer-"));
-// what the import puts aside is looked for at the end
+// the last test checks that the import leaves no temporary files
 process.env.TMPDIR = directory;
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 const opened: Coordinate[] = [];
@@ -49,13 +49,13 @@ const imported = (coordinate: Coordinate, text: string, options: Partial<ImportO
     coordinate,
     ns,
     (async function* () {
-      // pieces that do not end where lines do
+      // chunks that do not end at line ends
       for (let at = 0; at < text.length; at += 1000) yield Buffer.from(text.slice(at, at + 1000));
     })(),
     { name: "x.jsonl", ...options },
   );
 
-/** One of everything. */
+/** Fills the namespace with units of every status. */
 async function furnish(coordinate: Coordinate): Promise<void> {
   await coordinate.setWorkSpecs("ns", [
     { data: jsonData('{"name":"first","then":"second","weight":7,"ratio":1.0}') },
@@ -120,7 +120,7 @@ describe("export and import", () => {
     expect(await everything(to)).toEqual(await everything(from));
     const [done] = await to.getWorkUnits("ns", "first", ["done"]);
     expect(done?.activeAttempt).toMatchObject({ worker: "w1", status: "finished" });
-    // and once more, from there
+    // a second export has the same work specs
     expect((await exported(to)).split("\n").filter((line) => line.includes('"kind":"spec"'))).toEqual(
       text.split("\n").filter((line) => line.includes('"kind":"spec"')),
     );

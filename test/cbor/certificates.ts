@@ -1,4 +1,4 @@
-/** Certificates for the tests, made when they are needed: no key is kept in the repository. */
+/** Creates certificates for the tests on demand, so that the repository contains no keys. */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,11 +13,11 @@ export interface Certificates {
   ca: string;
   server: Certificate;
   client: Certificate;
-  /** Signed by itself. */
+  /** Self-signed. */
   stranger: Certificate;
 }
 
-/** Null where there is no openssl. */
+/** Returns null if openssl is not installed. */
 export function makeCertificates(): Certificates | null {
   const directory = mkdtempSync(path.join(tmpdir(), "coordinate-certificates-"));
   const openssl = (...args: string[]): void =>

@@ -1,6 +1,6 @@
 /**
  * The long run: `node --expose-gc --import ./examples/typescript.mjs test/cbor/fuzz-run.ts [frames] [seed]`.
- * Prints figures and memory as it goes; any crash, unhandled rejection or internal error ends it.
+ * Prints figures and memory use during the run. Any crash, unhandled rejection or internal error ends the run.
  */
 import { fuzz } from "./fuzz.ts";
 

@@ -1,4 +1,4 @@
-/** A short run of the fuzzer; test/cbor/fuzz-run.ts is the long one. */
+/** A short run of the fuzzer. test/cbor/fuzz-run.ts is the long run. */
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { test } from "vitest";

@@ -1,6 +1,6 @@
 /**
- * Mutated frames against the whole server but for the network: frame reader, envelope, methods, verbs and an engine.
- * Nothing may crash or be an internal error, every answer must be one that the Python client can read, and memory
+ * Sends mutated frames to the whole server except the network: frame reader, envelope, methods, verbs and an engine.
+ * No frame may cause a crash or an internal error, the Python client must be able to read every response, and memory
  * must not grow. The same seed gives the same frames.
  */
 import assert from "node:assert/strict";
@@ -22,7 +22,7 @@ import { MemoryStore } from "../../src/memory/index.ts";
 import { LargeRequests } from "../../src/traffic/index.ts";
 import { decode, Dict, encode, f, hex, show, t, u, Uuid, wrap, type Value } from "./wire.ts";
 
-/** As much of a socket as a connection uses. */
+/** The parts of a socket that a connection uses. */
 class FakeSocket extends EventEmitter {
   readonly written: Buffer[] = [];
   readonly writableNeedDrain = false;
@@ -46,7 +46,7 @@ const data: Value = new Dict([
   ["uuid", new Uuid("0123456789abcdef0123456789abcdef")],
 ]);
 
-/** One well-formed request for each thing that can be asked. */
+/** Well-formed requests that cover all methods and options. */
 const calls: [string, ...Value[]][] = [
   ["set_work_spec", { name: "ws", min_gb: 1, then: "next", max_retries: 3, module: u("m"), weight: 3 }],
   ["set_work_spec", { name: "next", continuous: true, interval: f(0.5) }],
@@ -225,7 +225,7 @@ const calls: [string, ...Value[]][] = [
 
 const inners = calls.map(([method, ...params], i) => encode({ params, id: i + 1, method }));
 
-/** Heads that mean trouble. */
+/** CBOR items that are invalid or often handled wrongly. */
 const trouble = [
   "ff",
   "9f",
@@ -310,7 +310,7 @@ function mutate(bytes: Buffer, random: Random): Buffer {
         break;
       }
       default:
-        // one head's major type or length made another
+        // changes the major type of the byte and keeps its length bits
         result[at] = ((result[at] ?? 0) & 31) | (Math.floor(random() * 8) << 5);
     }
     if (result.length === 0) return Buffer.of(Math.floor(random() * 256));
@@ -323,7 +323,7 @@ export interface FuzzFigures {
   answered: number;
   refused: number;
   dropped: number;
-  /** Neither answered nor dropped: the rest of a frame is awaited. */
+  /** Connections that the fuzzer closed at random, before the server dropped them. */
   unfinished: number;
   seconds: number;
 }
@@ -331,12 +331,12 @@ export interface FuzzFigures {
 export interface FuzzOptions {
   frames: number;
   seed: number;
-  /** Ends early when so much time has passed. */
+  /** Ends the run after this time. */
   maxMs?: number;
   onRound?: (figures: FuzzFigures) => void;
 }
 
-/** Frames per engine: what they store is forgotten with it. */
+/** Frames per engine: each round starts with a new, empty engine. */
 const round = 5000;
 
 export async function fuzz({ frames, seed, maxMs = Infinity, onRound }: FuzzOptions): Promise<FuzzFigures> {
@@ -359,7 +359,7 @@ async function fuzzRound(frames: number, random: Random, figures: FuzzFigures): 
   for (let i = 0; i < frames; i++) {
     const inner = pick(random, inners);
     const kind = random();
-    // mostly sound frames around mutated messages; sometimes the frame itself; sometimes nothing is wrong
+    // 10 % valid frames, 50 % valid frames around mutated messages, 20 % mutated frames, 20 % mutated messages without a frame
     const frame =
       kind < 0.1
         ? wrap(inner)
@@ -373,7 +373,7 @@ async function fuzzRound(frames: number, random: Random, figures: FuzzFigures): 
     if (cut < frame.length) connection.send(frame.subarray(cut));
     await connection.quiet();
     figures.frames += 1;
-    // a network would bring a new turn of the event loop now and then
+    // yields to the event loop from time to time, as a network would
     if (i % 50 === 0) await nextTurn();
     for (const answer of connection.socket.written.splice(0)) {
       const { value, end } = decode(answer);
@@ -406,7 +406,7 @@ interface Fuzzed {
   dropped: boolean;
   bug: unknown;
   send(bytes: Buffer): void;
-  /** Resolves when what was sent has been dealt with. */
+  /** Resolves when all sent bytes have been processed. */
   quiet(): Promise<void>;
 }
 

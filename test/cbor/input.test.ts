@@ -1,4 +1,4 @@
-/** Frames in every form that is allowed, and in many that are not: answered where possible, dropped where not. */
+/** Frames in all valid forms and in many invalid ones. The server answers if possible and otherwise drops the connection. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { describe, test } from "vitest";
@@ -63,13 +63,13 @@ describe("forms of a request", () => {
   test.each(Object.entries(forms))("%s", async (_, bytes) => {
     await withServer(async ({ client, connect }) => {
       assert.equal(show(await client.raw(bytes)), nowAnswer);
-      // and byte by byte, whatever the segments are
+      // also byte by byte, in segments of any size
       const slow = await connect();
       for (const byte of bytes) {
         slow.socket.write(Buffer.of(byte));
         await new Promise((resolve) => setImmediate(resolve));
       }
-      // what stands behind the message within the wrapping was ignored: the connection is in step
+      // the server ignored the bytes after the message in the frame: the next request is read correctly
       assert.equal(show(await slow.next()), nowAnswer);
       assert.equal(show(await slow.raw(wrap(inner))), nowAnswer);
     });
@@ -214,7 +214,7 @@ describe("bytes that end the connection", () => {
       client.socket.write(bytes);
       assert.equal(await client.ended(), "RST");
       assert.equal(malformed.length, 1);
-      // nobody else is concerned
+      // other connections are not affected
       const other = await connect();
       assert.equal(show(await other.raw(wrap(inner))), nowAnswer);
     });
@@ -224,7 +224,7 @@ describe("bytes that end the connection", () => {
     await withServer(async ({ client, engine }) => {
       client.socket.write(Buffer.concat([request(1, "set_work_spec", [{ name: "ws" }]), hex("f6")]));
       assert.equal(show(await client.next()), "{b'id': 1, b'result': [True, None]}");
-      // a reset, but Node reports one that comes together with data as an end
+      // the server sends a reset, but Node reports a reset that arrives together with data as an end
       await client.ended();
       assert.equal((await engine.listWorkSpecs("")).rows.length, 1);
     });
@@ -236,7 +236,7 @@ describe("bytes that end the connection", () => {
         const idle = await connect();
         client.socket.write(wrap(inner).subarray(0, 10));
         assert.equal(await client.ended(), "RST");
-        // silence between messages is allowed for ever
+        // a connection may be idle between messages for any time
         assert.equal(show(await idle.raw(wrap(inner))), nowAnswer);
       },
       { limits: { stallMs: 50 } },

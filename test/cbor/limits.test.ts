@@ -1,4 +1,4 @@
-/** What one caller may cost over CBOR-RPC; and keys that are there twice. */
+/** Limits for one caller of CBOR-RPC; and duplicate keys. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { describe, test, vi } from "vitest";
@@ -6,7 +6,7 @@ import { encodeData } from "../../src/core/index.ts";
 import { withServer, type Served } from "./serve.ts";
 import { Dict, encode, Raw, show, t, u, wrap, type Value } from "./wire.ts";
 
-/** A list of so many empty maps. */
+/** A list of `count` empty maps. */
 function emptyMaps(count: number): Raw {
   const head = Buffer.alloc(5);
   head[0] = 0x9a;
@@ -52,7 +52,7 @@ describe("long messages", () => {
         await new Promise((resolve) => setImmediate(resolve));
         if (client.socket.writableLength === 0) turns += 1;
       }
-      // 6 MB, in pieces of 256 kB
+      // 6 MB, scanned in chunks of 256 kB
       assert.ok(turns > 15, `${turns} turns`);
       assert.equal(show(await answer), "{b'id': 1, b'result': [True, None]}");
     });
@@ -92,7 +92,7 @@ describe("many requests of one connection", () => {
       const call = wrap(encode({ id: 1, method: u("coordinate.listWorkUnits"), params: [u(""), u("s")] }));
       client.socket.write(Buffer.concat(Array.from({ length: 500 }, () => call)));
       await vi.waitUntil(() => started > 3);
-      // a small one passes them
+      // a small request is served before the waiting lists
       assert.match(await other.shown("now"), /^\d+$/);
       client.close();
       await sleep(100);
@@ -121,7 +121,7 @@ describe("keys that are there twice", () => {
           show(await client.raw(envelope([u(key), key === "params" ? [] : "now"]))),
           new RegExp(`error.*${key} is there twice`),
         );
-      // what means nothing may be anything
+      // unknown keys may repeat
       assert.match(show(await client.raw(envelope(["x", 1], ["x", 2]))), /b'result'/);
     });
   });
@@ -137,7 +137,7 @@ describe("keys that are there twice", () => {
         client.call("coordinate.deleteWorkUnits", u(""), u("s"), twice("all", false, true)),
         /all: there twice/,
       );
-      // data is kept as it came
+      // data is stored unchanged
       assert.equal(await client.shown("add_work_units", "s", [t("k", twice("x", 1, 2))]), "[True, None]");
       assert.equal(
         await client.shown("get_work_units", "s", { work_unit_keys: ["k"] }),
@@ -153,7 +153,7 @@ describe("who may connect", () => {
       assert.match(await client.shown("now"), /^\d+$/);
     };
     await withServer(say, { allow: ["10.0.0.0/8", "127.0.0.1"] });
-    // the connection, or the first word over it, fails
+    // the connection or its first request fails
     await assert.rejects(withServer(say, { allow: ["127.0.0.2", "10.0.0.0/8"] }));
     await assert.rejects(
       withServer(async () => undefined, { allow: ["10.0.0.0/33"] }),

@@ -1,4 +1,4 @@
-/** Where it listens and to whom, how it stops, and what its own client makes of a connection that breaks. */
+/** Where the listener listens, whom it serves, how it stops, and how the client handles a broken connection. */
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
@@ -150,7 +150,7 @@ describe("where it listens", () => {
 });
 
 describe("TLS", () => {
-  // they are made by openssl, which not every machine has
+  // the certificates need openssl, which may not be installed
   const made = makeCertificates();
   const hindrance = made === null ? "there is no openssl" : "";
   test.skipIf(hindrance !== "")(
@@ -369,7 +369,7 @@ describe("the client of the verbs", () => {
       const proxy = await openProxy(listener.port);
       const client = await connectCbor(`127.0.0.1:${proxy.port}`, { backoffMs: 1 });
       await client.setWorkSpecs("", [spec]);
-      // the answer is lost, the request was carried out
+      // the request is executed, but the response is lost
       proxy.loseAnswers = 1;
       const added = await client.addWorkUnits("", "s", [{ name: "a" }]);
       assert.equal(added[0]?.created, true, "the repeated request answers what the first one did");
@@ -392,7 +392,7 @@ describe("the client of the verbs", () => {
 interface Proxy {
   server: Server;
   port: number;
-  /** So many answers are not passed on: the connection is cut instead. */
+  /** The number of responses to drop. Instead of forwarding such a response, the proxy closes the connection. */
   loseAnswers: number;
 }
 

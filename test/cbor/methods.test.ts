@@ -1,7 +1,7 @@
 /**
- * Every method by its normal and error paths, over a real socket, by a client that knows the description alone. A
- * case is a list of steps: what is called and what Python would be shown. `2:` and `3:` call on other connections; a
- * number lets so many seconds pass.
+ * The normal and error paths of every method, over a real socket, with a client written only from the description of
+ * the protocol. A case is a list of steps: a call, and the result as Python would print it. `2:` and `3:` call on other
+ * connections. A number advances the clock by that many seconds.
  */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
@@ -792,7 +792,7 @@ run("saying what became of it", {
     get("*", { lease_time: 10 }),
     11,
     ["2:get_work", ["w2", {}], "[(u'ws', b'a', {}), None]"],
-    // the first worker gives back what it does not have any more
+    // the first worker returns a unit whose lease it has lost
     update({ lease_time: 0, status: 1, worker_id: "w" }, no),
     update({ lease_time: 0, status: 1, data: {} }, lost),
     ["3:update_work_unit", ["ws", "a", { lease_time: 0, status: 1, worker_id: "x" }], lost],

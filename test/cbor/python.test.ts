@@ -1,4 +1,4 @@
-/** A real Python program, which speaks the protocol from its description, against a real listener. */
+/** A real Python program, written from the description of the protocol, against a real listener. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import path from "node:path";
@@ -22,7 +22,7 @@ test("specs, units, four workers, chaining and a failure, end to end", async () 
       env,
     });
     assert.deepEqual(JSON.parse(stdout), {
-      // 62 units, one of which fails; 60 chain three each and one chains one
+      // 62 units: one fails, 60 make three units each, and one makes one
       ran: 62 + 181,
       count: { 4: 61, 5: 1 },
       measure: { 4: 181 },
@@ -49,7 +49,7 @@ test("a daemon that stops and starts again is not noticed", async () => {
     const output = text(child.stdout);
     await new Promise((resolve) => child.stdout.once("data", resolve));
     for (let i = 0; i < 3; i++) {
-      // or it would not notice that there was another one
+      // wait until the program has connected, so that it notices every restart
       while (listener.connections === 0) await sleep(10);
       await sleep(100);
       await listener.close();

@@ -1,4 +1,4 @@
-/** Much at once: long frames, many units, many connections, peers that do not read; and what it costs in memory. */
+/** Large loads: long frames, many units, many connections, peers that do not read; and their memory use. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -106,9 +106,9 @@ test("a peer that does not read is not read from, and costs a bounded amount", a
     for (let i = 0; i < asked; i++) slow.socket.write(one);
     await sleep(300);
     const grown = process.memoryUsage().rss - before;
-    // 2 GB were asked for
+    // the requested responses have 2 GB
     assert.ok(grown < 200 * megabyte, `grew by ${Math.round(grown / megabyte)} MB`);
-    // others are served meanwhile
+    // other clients are served at the same time
     assert.equal(await client.shown("count_work_units", "ws"), "[{1: 1}, None]");
     slow.socket.resume();
     for (let i = 0; i < 50; i++) await slow.next();
@@ -215,7 +215,7 @@ describe("memory follows what has come, not what was declared", () => {
         const answer = client.raw(frame).catch(() => null);
         await answer;
       });
-      // the frame is 20 MB, and the sender, which is this process too, holds it as well
+      // the frame has 20 MB, and the sender is in the same process and holds it too
       assert.ok(
         more < 5 * frame.length,
         `grew by ${Math.round(more / megabyte)} MB for ${Math.round(frame.length / megabyte)} MB`,

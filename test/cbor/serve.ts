@@ -1,4 +1,4 @@
-/** A daemon to speak to: an engine in memory with a clock that moves when told, and a listener. */
+/** A server for tests: an in-memory engine with a manual clock, and a listener. */
 import { listenCborRpc, type CborRpcListener, type CborRpcOptions } from "../../src/cbor/index.ts";
 import { Engine, ManualClock } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";

@@ -1,10 +1,10 @@
-/** What was captured from the wire of the old daemons and their client, byte for byte. */
+/** Messages captured from the old daemons and their client, byte for byte. */
 import assert from "node:assert/strict";
 import { describe, test } from "vitest";
 import { withServer, type Served } from "./serve.ts";
 import { Dict, f, hex, request, t, u, Uuid, type Value } from "./wire.ts";
 
-/** Sends bytes and gives the bytes of the answer. */
+/** Sends bytes and returns the response in hexadecimal. */
 async function exchange({ connect }: Served, bytes: Buffer): Promise<string> {
   const client = await connect();
   const answer = new Promise<Buffer>((resolve) => client.socket.once("data", resolve));

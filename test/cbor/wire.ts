@@ -1,9 +1,9 @@
 /**
- * A client of the old protocol, written from its description and from nothing else: it shares no code with the
- * server, so that the two cannot be wrong in the same way.
+ * A client of the old protocol, written only from its description. It shares no code with the server, so that both
+ * cannot have the same error.
  *
- * As in Python 2, a string is bytes; `u("…")` is text. A number is an integer if it is one; `f(1)` is a float. What comes
- * back is shown as Python shows it, because then one line says of every value what type it has.
+ * As in Python 2, a string is bytes, and `u("…")` is text. A number without a fraction is an integer, and `f(1)` is a float.
+ * Results are printed as Python prints them, because this form shows the type of every value.
  */
 import { Buffer } from "node:buffer";
 import { connect, type Socket } from "node:net";
@@ -40,7 +40,7 @@ export class Tagged {
     this.value = value;
   }
 }
-/** Bytes of an item that is encoded already. */
+/** An item that is already encoded. */
 export class Raw {
   readonly bytes: Buffer;
   constructor(bytes: Buffer) {
@@ -139,7 +139,7 @@ function encodeEntries(entries: readonly (readonly [Value, Value])[]): Buffer {
 
 function encodeBig(value: bigint): Buffer {
   const magnitude = value < 0n ? -1n - value : value;
-  // as the C codec of the Python client: beyond 63 bits it is a long integer
+  // like the C codec of the Python client: integers of more than 63 bits are bignums
   if (magnitude < 2n ** 63n) return head(value < 0n ? 1 : 0, magnitude);
   const text = magnitude.toString(16);
   const bytes = Buffer.from(text.length % 2 === 0 ? text : `0${text}`, "hex");
@@ -159,7 +159,7 @@ export function request(id: Value, method: Value, params: Value): Buffer {
 
 export class NeedMore extends Error {}
 
-/** Fails on all that the Python client fails on: tags it does not know, text that is not UTF-8. */
+/** Rejects the same input as the Python client: unknown tags, and text that is not UTF-8. */
 export function decode(bytes: Buffer, start = 0): { value: Value; end: number } {
   const first = byteAt(bytes, start);
   const info = first & 31;
@@ -205,7 +205,7 @@ export function decode(bytes: Buffer, start = 0): { value: Value; end: number } 
   }
 }
 
-/** Until the break. What was stored so is given back so. */
+/** Decodes an item of indefinite length. The server returns such items in the form in which they were stored. */
 function decodeEndless(bytes: Buffer, start: number, major: number): { value: Value; end: number } {
   const items: Value[] = [];
   let at = start + 1;
@@ -243,7 +243,7 @@ function decodeSimple(bytes: Buffer, start: number, first: number): { value: Val
     return { value: new Float(bytes.readDoubleBE(start + 1)), end: start + 9 };
   }
   if (first === 0xfa) return { value: new Float(bytes.readFloatBE(start + 1)), end: start + 5 };
-  // the value does not matter to any test
+  // no test depends on the value
   if (first === 0xf9) return { value: new Float(NaN), end: start + 3 };
   throw new Error(`simple value 0x${first.toString(16)}`);
 }
@@ -254,7 +254,7 @@ function byteAt(bytes: Buffer, at: number): number {
   return byte;
 }
 
-/** As Python shows it: b'…' bytes, u'…' text, 1.0 a float, (…) a tuple. */
+/** Formats a value as Python prints it: b'…' bytes, u'…' text, 1.0 a float, (…) a tuple. */
 export function show(value: Value): string {
   if (value === null) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
@@ -275,7 +275,7 @@ export function show(value: Value): string {
   throw new Error("nothing that is decoded");
 }
 
-/** How long the frame that starts here is; one byte more than there are when that is not known yet. */
+/** The length of the frame at the start of `bytes`; if it is not known yet, one more than the bytes received. */
 function frameLength(bytes: Buffer): number {
   const info = (bytes[2] ?? 0) & 31;
   const size = info < 24 ? 0 : 1 << (info - 24);
@@ -331,7 +331,7 @@ export class WireClient {
     return this.#ended;
   }
 
-  /** Waits until a whole frame is there, as its head says, so that long ones are not looked at again and again. */
+  /** Waits for the length given in the frame's head before decoding, so that long frames are not scanned repeatedly. */
   #take(chunk: Buffer): void {
     this.#parts.push(chunk);
     this.#length += chunk.length;

@@ -1,4 +1,4 @@
-/** `addwork`, `export` and `import`, by the built executable against a daemon on a sqlite file. */
+/** `addwork`, `export` and `import`: the built executable against a daemon with an SQLite file. */
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +10,7 @@ import { RestClient } from "../../src/rest/client.ts";
 import { executable, startProcess, type Started } from "../daemon/built.ts";
 import { coordinate, type Ran, type RunOptions } from "./run.ts";
 
-// processes take their time where many run at once
+// processes are slow when many run at once
 vi.setConfig({ testTimeout: 120_000 });
 const place = mkdtempSync(path.join(tmpdir(), "coordinate-bulk-"));
 let daemon: Started;
@@ -41,7 +41,7 @@ function file(name: string, content: string | Buffer): string {
   return full;
 }
 
-/** A namespace of its own with a work spec `s`. */
+/** A new namespace with a work spec `s`. */
 async function space() {
   const ns = `ns${spaces++}`;
   await client.setWorkSpecs(ns, [{ data: jsonData('{"name":"s"}') }]);
@@ -254,7 +254,7 @@ describe("addwork", () => {
         while ((await total()) < count * part && child.exitCode === null) await work();
         child.kill("SIGKILL");
         await ended;
-        // what was on its way may still be carried out, and finished, after the one who sent it is gone
+        // requests in flight may still be executed, and their units finished, after the sender was killed
         for (let i = 0; i < 5; i++) await work();
       }
       const stored = await total();

@@ -1,7 +1,7 @@
 /**
- * The commands over every way to reach the work: a daemon by REST, a daemon by CBOR-RPC, and a store itself. Each story is a list of
- * command lines in a namespace of its own, with what each prints and answers. Those of two stories are processes; the others run here,
- * because starting Node takes longer than the command.
+ * The commands against every kind of target: a daemon over REST, a daemon over CBOR-RPC, and a store. Each story is a list of command
+ * lines in a new namespace, each with its expected output and exit code. The commands of two stories run as processes; the others run
+ * in this process, because starting Node takes longer than the command.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -35,10 +35,10 @@ afterAll(async () => {
   rmSync(place, { recursive: true, force: true });
 });
 
-/** What a command line prints (a pattern, the whole text, or the JSON), its exit code, and its remarks. */
+/** A command line with its expected output (a pattern, the whole text, or JSON), exit code and standard error. */
 interface Line {
   run: string;
-  /** By REST only: it differs from the others in how the same is printed. */
+  /** Run only over REST: it tests another output format of the same data. */
   once?: true;
   code?: number;
   out?: RegExp | string;
@@ -49,7 +49,7 @@ interface Line {
 
 type Way = "rest" | "cbor" | "store";
 
-/** Units a to f of crawl: a is finished and made two of index, b has failed, c runs, d is delayed, e is blocked, f waits. */
+/** Units a to f of crawl: a is finished and made two units of index, b has failed, c runs, d is delayed, e is blocked, f is available. */
 const setUp: readonly Line[] = [
   {
     run: `rpc setWorkSpecs '[{"data":{"name":"crawl","then":"index","weight":10,"ratio":1.0}},{"data":{"name":"index"}},{"data":{"name":"tick","continuous":true,"interval":60}}]'`,
@@ -272,7 +272,7 @@ const stories: readonly Story[] = [
       { run: "cancel crawl c nope", code: 1, err: /No such work unit nope in crawl; nothing was cancelled/ },
       { run: "cancel crawl c --by alice --why 'wrong file'", out: "Cancelled 1 work unit.\n" },
       { run: "work_unit crawl c", out: /failed[^]*cancelled by alice: wrong file/ },
-      // e waited for c
+      // e depends on c
       { run: "work_unit crawl e", out: /failed[^]*dependency c of work spec crawl failed/ },
       { run: "cancel crawl a b c", out: "Nothing to do: what was named has ended already.\n", code: 2 },
       { run: "cancel crawl --all --json", json: { cancelled: 2 } },
@@ -397,7 +397,7 @@ const stories: readonly Story[] = [
       { run: "set tick continuous=on --json", out: /"continuous": true/ },
       { run: "explain tick", out: /generates its next work unit in [\s\S]*next_continuous=now/ },
       { run: "set index priority=5", out: "priority=5\n" },
-      // the names that Go's and Python's tools have for them
+      // the names of these settings in the Go and Python tools
       {
         run: "set index max_attempts_returned=7 min_memory_gb=0.5 disabled=on",
         out: "max_getwork=7\nmin_gb=0.5\npaused=true\n",
@@ -633,7 +633,7 @@ const environment = { HOME: "/nonexistent", TZ: "UTC" };
 const here = (words: string, input: string): Promise<Ran> => run(splitWords(words), environment, input);
 const asProcess = (words: string, input: string): Promise<Ran> => coordinate(words, { input });
 
-/** By all ways: that a process ends, with its exit code, when all is written; and what it reads. */
+/** Stories that run as processes: they test the exit code, complete output at exit, and standard input. */
 const processes = new Set(["locks", "deleting"]);
 
 const cases = stories.flatMap((story) => story.ways.map((way) => ({ ...story, way })));
@@ -644,12 +644,12 @@ describe("stories", { concurrent: true }, () => {
     const where: Record<Way, string[]> = {
       rest: ["--address", http],
       cbor: ["--address", rpc],
-      // `create`: the first line of a story makes the file
+      // the `bench` command below creates the file
       store: ["--backend", `sqlite:${path.join(place, `${name}.sqlite`)}`],
     };
     const command = processes.has(name) ? asProcess : here;
     if (way === "store") await coordinate(["bench", ...where.store, "--units", "1"]);
-    // attempts are named by their unit's number, which goes on through all namespaces of a store
+    // attempt ids contain the unit's number, which counts across all namespaces of a store
     const attempts = new Map<string, string>();
     for (const line of lines) {
       if (line.once === true && way !== "rest") continue;

@@ -1,4 +1,4 @@
-/** Each reason why a daemon cannot be talked to has a sentence of its own. */
+/** Each reason why a daemon cannot be reached has its own message. */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server } from "node:net";

@@ -1,4 +1,4 @@
-/** `coordinate failures`, and selecting by what went wrong: in this process, on a store of its own. */
+/** `coordinate failures`, and selecting units by error: in this process, on a private store. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";

@@ -1,4 +1,4 @@
-/** `flow`, `load` and `config`, by the built executable. */
+/** `flow`, `load` and `config`, run with the built executable. */
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -9,7 +9,7 @@ import { RestClient } from "../../src/rest/index.ts";
 import { startProcess, type Started } from "../daemon/built.ts";
 import { coordinate, type Ran, type RunOptions } from "./run.ts";
 
-// processes take their time where many run at once
+// processes are slow when many run at once
 vi.setConfig({ testTimeout: 120_000 });
 const place = mkdtempSync(path.join(tmpdir(), "coordinate-flow-"));
 const root = path.join(import.meta.dirname, "../..");
@@ -41,7 +41,7 @@ function file(name: string, text: string): string {
   return full;
 }
 
-/** Runs commands in a namespace of their own. */
+/** Returns a function that runs commands in a new namespace. */
 function space() {
   const ns = `ns${spaces++}`;
   return (args: readonly string[], options: RunOptions = {}): Promise<Ran> =>

@@ -21,7 +21,7 @@ const advance = async (ms: number): Promise<void> => {
 const now = async (): Promise<number> =>
   ((await (await fetch(`${address}/clock`)).json()) as { now: number }).now;
 
-/** Ten steps of work: ever more is added, half of it is done, one in ten fails. */
+/** Ten steps of work: each adds more units than the last and processes half of them; one in ten of those fails. */
 async function work(coordinate: Coordinate): Promise<void> {
   await coordinate.setWorkSpecs("", [
     { data: encodeData({ name: "resize" }) },

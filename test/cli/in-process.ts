@@ -9,8 +9,8 @@ export interface Ran {
 }
 
 /**
- * Runs a command line in this process, as the interactive shell does: for what needs no process of its own. `input` is what its standard
- * input says.
+ * Runs a command line in this process, as the interactive shell does, for tests that need no separate process. `input` is its standard
+ * input.
  */
 export async function run(
   argv: readonly string[],

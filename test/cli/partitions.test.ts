@@ -1,4 +1,4 @@
-/** `coordinate partitions`: in this process, on a store of its own. */
+/** `coordinate partitions`: in this process, on a private store. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";

@@ -1,4 +1,4 @@
-/** Where the work is, and what goes with that: addresses, configuration, files that a daemon owns, PostgreSQL, pipes. */
+/** How commands find their target: addresses, configuration, files that a daemon owns, PostgreSQL; and pipes. */
 import { execFile, spawn } from "node:child_process";
 import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -188,7 +188,7 @@ describe("with a daemon", { timeout: 120_000 }, () => {
     let n = 0;
     await vi.waitFor(
       async () => {
-        // what happens before it watches is not told
+        // repeated until `tail` prints something: it does not print events from before it started watching
         await client.setWorkSpecs("live", [{ data: encodeData({ name: "s" }) }]);
         await client.addWorkUnits("live", "s", [{ name: `u${(n += 1)}\u001b` }]);
         expect(out).not.toBe("");
@@ -308,7 +308,7 @@ test("starting takes a small multiple of what Node itself takes", { timeout: 120
     [main, "summary", "--address", daemon.url],
   ];
   const best = ways.map(() => Infinity);
-  // in turns, and the best of each: what else the machine does is not measured
+  // in turns, and the best of each, so that other load on the machine does not count
   for (let turn = 0; turn < 10; turn++)
     for (const [at, words] of ways.entries()) {
       const start = performance.now();
@@ -316,7 +316,7 @@ test("starting takes a small multiple of what Node itself takes", { timeout: 120
       best[at] = Math.min(best[at] ?? Infinity, performance.now() - start);
     }
   const [node = 0, help, summary] = best;
-  // measured 1.8 and 2.1 times
+  // measured: 1.8 and 2.1 times
   expect(help).toBeLessThan(5 * node);
   expect(summary).toBeLessThan(5 * node);
 });

@@ -1,4 +1,4 @@
-/** `coordinate replay`: ended units run again beside their work spec, are compared, and take the place of the old. */
+/** `coordinate replay`: runs ended units again in a copy of their work spec, compares the results, and replaces the old ones. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -20,7 +20,7 @@ async function withEngine<Answer>(work: (engine: Engine) => Promise<Answer>): Pr
   }
 }
 
-/** Runs everything that waits: the result is made of the data and of a setting of the work spec. */
+/** Processes all available units. The result depends on the data of the unit and on a setting of the work spec. */
 const work = (): Promise<string[]> =>
   withEngine(async (engine) => {
     const ran: string[] = [];
@@ -109,7 +109,7 @@ test("begin, compare, accept, drop", async () => {
     ...{ same: 2, different: 2, failed: 1, stillFailed: 0, open: 0, gone: 0 },
     differences: [],
   });
-  // nothing has gone on to the next work spec, and nothing was changed
+  // the replay made no units in the next work spec and changed nothing
   await withEngine(async (engine) => {
     expect((await engine.listWorkUnits("", "next")).rows).toEqual([]);
     expect((await engine.getWorkUnits("", "sums", ["u4"]))[0]).toMatchObject({

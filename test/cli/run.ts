@@ -10,12 +10,12 @@ export interface Ran {
 
 export interface RunOptions {
   env?: Record<string, string>;
-  /** What its standard input says; nothing, and its end, if not given. */
+  /** Its standard input. Default: empty. */
   input?: string;
   cwd?: string;
 }
 
-/** Runs the built executable as a process of its own. A text is split into words as a shell does it. */
+/** Runs the built executable as a separate process. A string is split into words as in a shell. */
 export function coordinate(args: string | readonly string[], options: RunOptions = {}): Promise<Ran> {
   const words = typeof args === "string" ? splitWords(args) : args;
   const child = spawn(process.execPath, [executable("coordinate"), ...words], {
@@ -25,7 +25,7 @@ export function coordinate(args: string | readonly string[], options: RunOptions
   const ran = { out: "", err: "" };
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => (ran.out += chunk));
   child.stderr.setEncoding("utf8").on("data", (chunk: string) => (ran.err += chunk));
-  // a command that has ended reads no more, and that is no failure of the test
+  // a command may end without reading its input; that is not an error
   child.stdin.on("error", () => undefined).end(options.input ?? "");
   return new Promise((resolve) => child.once("close", (code) => resolve({ code, ...ran })));
 }

@@ -1,4 +1,4 @@
-/** On a terminal: colours, widths, the live view and the interactive shell, in a real pseudo-terminal. */
+/** Terminal output: colours, widths, the live view and the interactive shell, in a real pseudo-terminal. */
 import { execFile } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
@@ -20,7 +20,7 @@ interface Shown {
   output: string;
   code: number;
   cooked: boolean;
-  /** Steps whose text did not come. */
+  /** The number of steps whose expected text did not appear. */
   left: number;
 }
 
@@ -104,7 +104,7 @@ describe("on a terminal", { concurrent: true, timeout: 180_000 }, () => {
     const shown = await show(words, [], { columns });
     expect(shown.code).toBe(0);
     const [page = ""] = linesOf(shown).join("\n").split("\nExamples:");
-    // a command to be copied is not cut, however long the names in it are
+    // commands for copying are not truncated, however long the names in them are
     for (const line of page.split("\n").filter((text) => !/coordinate resume|is-wide-\.?$/.test(text)))
       expect(widthOf(line), line).toBeLessThanOrEqual(columns);
   });
@@ -137,7 +137,7 @@ describe("on a terminal", { concurrent: true, timeout: 180_000 }, () => {
 });
 
 describe("coordinate top", { concurrent: true, timeout: 180_000 }, () => {
-  /** What the screen shows last. */
+  /** The last frame on the screen. */
   const frame = ({ output }: Shown): string[] =>
     stripVTControlCharacters(output.slice(output.lastIndexOf("\u001b[H")).split("\u001b[J")[0] ?? "").split(
       /\r*\n/,
@@ -230,7 +230,7 @@ describe("the shell", { timeout: 180_000 }, () => {
     expect(remembered).toContain("status crawl");
     expect(remembered.join()).not.toContain("secret");
     expect(statSync(history).mode & 0o777).toBe(0o600);
-    // a second shell has the lines of the first
+    // a second shell has the history of the first
     const again = await show(
       [],
       [

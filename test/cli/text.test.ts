@@ -1,4 +1,4 @@
-/** The small parts that every command relies on: escapes, widths, tables, times, JSON, words. */
+/** The helpers that all commands use: escapes, widths, tables, times, JSON, words. */
 import { describe, expect, test } from "vitest";
 import { quote, show, showJson, showText, unescape } from "../../src/cli/escape.ts";
 import { rawData, withData, writeJson } from "../../src/cli/json.ts";
@@ -29,7 +29,7 @@ describe("names", () => {
     for (let byte = 0; byte < 256; byte++) {
       const name = nameFromBytes(Uint8Array.of(0x61, byte, 0x62));
       expect(unescape(show(name))).toBe(name);
-      // nothing that a terminal obeys
+      // no control characters
       expect(show(name)).not.toMatch(/[\u0000-\u001f\u007f-\u009f]/);
     }
   });

@@ -1,4 +1,4 @@
-/** Workers are set by the configuration that `coordinate config` shows, wherever it comes from. */
+/** Workers use the configuration that `coordinate config` prints, from any source. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";

@@ -33,7 +33,7 @@ afterAll(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-/** Starts it at the daemon, in this namespace. */
+/** Starts a command with the address of the daemon and this namespace. */
 function cli(ns: string, args: readonly string[], options: Parameters<typeof start>[1] = {}): Ran {
   const [command = "", ...rest] = args;
   const words = options.program === "coordinate-worker.ts" ? args : [command, ...rest];
@@ -71,7 +71,7 @@ describe("coordinate worker", () => {
   test("told twice, ends now, gives back what it holds, and exits with 2", limit, async () => {
     const { count } = await add("twice", { name: "one", runtime: "node" }, [["a", { how: "grandchild" }]]);
     const worker = cli("twice", ["worker", "--tasks", tasksFile, "--processes", "1"]);
-    // claimed is not begun: what has not begun is given back when it is told once
+    // wait until the task has started: at the first signal the worker returns units that are claimed but not started
     await until("the task runs", () => /grandchild \d+/.test(worker.output()), 40_000);
     const processes = descendants(worker.pid);
     worker.child.kill("SIGINT");
@@ -176,7 +176,7 @@ describe("coordinate run_one", () => {
     expect(await finished()).toBe(4);
     expect((await one("limits", "--limit-seconds", "0")).code).toBe(2);
     expect(await finished()).toBe(4);
-    // the fourth fetch finds none
+    // the fourth fetch finds no unit
     expect((await one("limits", "--limit-count", "5")).code).toBe(2);
     expect(await finished()).toBe(7);
   });

@@ -1,4 +1,4 @@
-/** What is asked for in a wrong way: one line that says what was wrong, exit code 2, no stack. */
+/** Wrong usage: the command prints one line that says what was wrong, exits with 2, and prints no stack trace. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -20,7 +20,7 @@ beforeAll(() => {
 }, 240_000);
 afterAll(() => rmSync(place, { recursive: true, force: true }));
 
-/** The words, the exit code, and what is said. `memory:` is a store that every command can open. */
+/** The command line, the exit code and the error output. `memory:` is a store that every command can open. */
 const wrong: readonly [words: string, code: number, said: RegExp][] = [
   ["", 2, /Usage: coordinate/],
   ["sumary", 2, /no such command sumary; did you mean summary\?/],
@@ -151,13 +151,13 @@ const wrong: readonly [words: string, code: number, said: RegExp][] = [
 describe("wrong use", { concurrent: true }, () => {
   test.each(wrong)("coordinate %s -> %i", { timeout: 120_000 }, async (words, code, said) => {
     const line = words.replaceAll("PLACE", place);
-    // `serve` needs a process of its own; the others end sooner than one starts
+    // `serve` needs a separate process; the other commands take less time than starting a process
     const isDaemon = line.startsWith("serve");
     const ran = await (isDaemon ? coordinate(line) : run(splitWords(line), { HOME: "/nonexistent" }));
     expect(ran.err).toMatch(said);
     expect(ran.code).toBe(code);
     expect(ran.err).not.toMatch(/^ +at .*:\d+/m);
-    // results are for programs: a failure leaves none, or, for doctor and bench, one that says so
+    // programs read standard output: a failed command prints nothing there, except doctor and bench, which report the failure
     if (code !== 0 && !/^(doctor|bench clear)/.test(words)) expect(ran.out).toBe("");
   });
 });
@@ -168,7 +168,7 @@ describe("asking for help", { concurrent: true }, () => {
     ["help", /Looking in:/],
     ["help work_units", /Usage: coordinate work_units \[options\]/],
     ["work-units --help", /-s, --status <status>/],
-    // one meaning for each letter
+    // each short option has one meaning
     ["flow --help", /-c, --embed-config <file>[\s\S]*\n {2}--config <file>/],
     ["summary -h", /Options of every command:/],
     ["serve --help", /coordinated: serves work units/],

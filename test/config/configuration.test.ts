@@ -20,7 +20,7 @@ import {
   type ConfigurationRequest,
 } from "../../src/config/index.ts";
 
-// CommonJS, whose types and values differ in where the class is
+// loaded with require: in the CommonJS module the types export the class in another place than the code
 const Ajv = createRequire(import.meta.url)("ajv") as new () => {
   compile(schema: object): (value: unknown) => boolean;
 };
@@ -215,7 +215,7 @@ describe("showing it", () => {
     for (const what of ["default", "effective", "full"] as const) {
       const dumped = dumpConfiguration(configuration, what);
       expect(dumped).not.toMatch(/s3cret|hunter2|:pw@/);
-      // it is a file that can be read again
+      // the dump is a valid configuration file
       expect(readConfiguration({ env: {}, file: file(dumped) }).client.namespace).toBe(
         what === "default" ? "" : "shop",
       );

@@ -15,7 +15,7 @@ function unit(name: string, data: unknown = null, priority = 0, delayMs = 0): un
   return { name, data, priority, delayMs, partition: "" };
 }
 
-/** With data decoded, so that both encodings can be compared with one expectation. */
+/** The units with decoded data, so that one expectation fits both encodings. */
 function shown(units: readonly OutputUnit[]): unknown[] {
   return units.map((one) => ({ ...one, data: one.data === null ? null : decodeData(one.data) }));
 }

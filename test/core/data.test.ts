@@ -44,14 +44,14 @@ function inMap(item: string): Uint8Array {
   return hex(`a1 6161 ${item}`);
 }
 
-/** Node's comparison: toStrictEqual asks objects for their `constructor`, which here may be data. */
+/** Uses Node's comparison: toStrictEqual reads the `constructor` of objects, which may be data here. */
 function expectSame(actual: unknown, expected: unknown): void {
   deepStrictEqual(actual, expected);
 }
 
 const uuid = Uuid.parse("00112233-4455-6677-8899-aabbccddeeff");
 
-/** Everything that data can hold, in CBOR where JSON cannot. */
+/** All values that data can hold, including those that only CBOR can represent. */
 const values = fc.letrec<{ value: unknown; object: Record<string, unknown> }>((tie) => ({
   value: fc.oneof(
     { maxDepth: 4 },
@@ -89,7 +89,7 @@ const values = fc.letrec<{ value: unknown; object: Record<string, unknown> }>((t
   ),
 })).object;
 
-/** What decoding gives back for a value that was encoded: bigints that fit are numbers. */
+/** The value that decoding returns for an encoded value: bigints that fit become numbers. */
 function normal(value: unknown, precise: boolean): unknown {
   if (typeof value === "bigint") return Number.isSafeInteger(Number(value)) ? Number(value) : value;
   if (typeof value === "number") {
@@ -184,7 +184,7 @@ describe("jsonData", () => {
             parses = false;
           }
           const error = errorOf(() => jsonData(text));
-          // but for what has no form in CBOR
+          // except values that CBOR cannot represent
           if (parses && /out of range|lone surrogate/.test(error?.value ?? "")) return;
           expect(error === null).toBe(parses);
         },
@@ -348,7 +348,7 @@ describe("cborData", () => {
     const random = fc.oneof(
       fc.uint8Array({ maxLength: 40 }).map((tail) => Uint8Array.of(0xbf, 0x61, 0x61, ...tail)),
       fc.uint8Array({ maxLength: 40 }),
-      // mostly heads of small items, which get further
+      // mostly heads of small items, so that the decoder gets further
       fc
         .array(
           fc.constantFrom(
@@ -522,7 +522,7 @@ describe("encodeData", () => {
         expectSame(decodeData(data, { precise }), normal(value, precise));
         if (typeof data === "string") expect(jsonData(data)).toBe(data);
         else expect(cborData(data)).toBe(data);
-        // decoded precisely, it encodes to the same values again, on both wires
+        // precise decoding and encoding again give the same values, in both encodings
         const again = encodeData(decodeData(data, { precise: true }));
         expectSame(decodeData(again, { precise: true }), decodeData(data, { precise: true }));
       }),
@@ -532,7 +532,7 @@ describe("encodeData", () => {
 });
 
 describe("the two wires", () => {
-  // as the Go client sends and expects it
+  // as the Go client sends and expects them
   test.each<[base64: string, value: Record<string, unknown>, json: string]>([
     ["oWNrZXnYgIA=", { key: new Tuple() }, '{"key":[]}'],
     [
@@ -753,7 +753,7 @@ describe("one key as text", () => {
   });
 });
 
-/** The raw entries of data but those of one key. */
+/** The raw entries of the data, without those of one key. */
 function entries(data: Data, but: string): string[] {
   if (typeof data === "string") {
     return [...jsonMembers(data)]
@@ -813,7 +813,7 @@ describe("slices", () => {
         const start = entry?.start ?? 0;
         const items = [...cborItems(bytes, start)];
         expect(items).toHaveLength(array.length);
-        // each starts where the one before it ended, and the last ends with the map
+        // each item starts where the previous one ended, and the last ends with the map
         expect(items.slice(1).map((item) => item.start)).toEqual(items.slice(0, -1).map((item) => item.end));
         if (items.length > 0) expect(items.at(-1)?.end).toBe(bytes.length);
       }),

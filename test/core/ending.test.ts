@@ -1,16 +1,16 @@
-/** Waiting for units to end: how often it looks, and that nothing is missed between a look and the watch that follows. */
+/** Waiting for units to end: how often it reads the units, and that it misses no change between a read and the watch that follows. */
 import { expect, test } from "vitest";
 import { encodeData, Engine, type Store } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 
 interface Setting {
-  /** Whether the store calls `seen` in the step in which it reads. */
+  /** Whether the store calls `seen` in the same step as the read. */
   readonly atOnce: boolean;
-  /** Called when units were read, before they are answered. */
+  /** Called after the units were read, before they are returned. */
   readonly onRead?: (looks: number) => Promise<void> | void;
 }
 
-/** A memory store that counts the looks at units. */
+/** A memory store that counts the reads of units. */
 function storeOf({ atOnce, onRead }: Setting): { store: Store; looks: () => number } {
   const store = new MemoryStore();
   const read = store.getWorkUnits.bind(store);

@@ -91,7 +91,7 @@ test("what is read follows from the points asked for, and is kept as long as it 
         expect(plan.from).toBeLessThanOrEqual(from);
         expect(plan.to).toBeGreaterThanOrEqual(to);
         expect((plan.to - plan.from) / stepMs).toBeLessThanOrEqual(points + 2);
-        // no more records are read than a few for each point, but for the coarsest, of which there are few
+        // the number of records per point is limited, except for the coarsest records, of which there are few
         if (plan.recordMs < historySteps.at(-1)!.stepMs)
           expect((plan.to - plan.from) / plan.recordMs).toBeLessThan(100 * points + 200);
         const { keptMs } = historySteps.find((one) => one.stepMs === plan.recordMs)!;
@@ -124,7 +124,7 @@ test("engines that share a store add up, and each counts what happened through i
   await add(one, "a", "b");
   clock.advance(step);
   await one.sweep();
-  // another engine comes: on one store object it takes what happened from then on
+  // a second engine on the same store object counts what happens from now on
   const two = new Engine(store, { clock });
   await add(two, "c");
   await two.requestAttempts("", { worker: "w", number: 1 });
@@ -134,7 +134,7 @@ test("engines that share a store add up, and each counts what happened through i
   clock.advance(2000);
   expect(await added(one, from)).toEqual([2, 1]);
   const { series } = await two.history("", { from, points: 3000 });
-  // two looked at the same units: that is an average and not a sum
+  // both engines sampled the same units: the samples are averaged, not added
   expect(series[0]!.points.map(({ running, waiting }) => [running, waiting])).toEqual([
     [0, 2],
     [1, 2],
@@ -179,7 +179,7 @@ test("what a failed write was to record is recorded by the next one, once", asyn
   await add(engine, "a");
   const put = store.putHistory.bind(store);
   store.putHistory = async (writer, rows) => {
-    // the answer is lost: the rows may be there
+    // the rows are written, but the response is lost
     await put(writer, rows);
     throw new Error("lost");
   };
@@ -203,7 +203,7 @@ test("what was rolled back never happened", async () => {
   await expect(
     engine.addWorkUnits("", "s", [{ name: "b" }, { name: "c", dependencies: [{ workUnit: "missing" }] }]),
   ).rejects.toThrow();
-  // a verb that breaks takes the transaction with it, and the others of it are run again
+  // a verb that throws rolls back the shared transaction, and the other verbs in it run again
   const more = add(engine, "d", "e");
   const broken = store.putNamespace("", () => {
     throw new Error("broken");

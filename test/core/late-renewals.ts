@@ -1,13 +1,13 @@
 /**
- * Renewals that come too late, by engines whose clocks differ: an attempt whose lease ended by one clock has not by another. However
- * they race, no more attempts run than the limits of their work spec allow.
+ * Late renewals by engines whose clocks differ: a lease may have expired by one clock and not by another. In any order of events, no
+ * more attempts run than the limits allow.
  */
 import { expect, test } from "vitest";
 import { encodeData, Engine, ManualClock, type Store } from "../../src/core/index.ts";
 
 interface Limited {
   name: string;
-  /** Besides the name of the work spec. */
+  /** The keys of the work spec except its name. */
   spec: object;
   limits?: { name: string; maxRunning: number }[];
   /** The work specs of the two units. */
@@ -26,7 +26,7 @@ const limited: Limited[] = [
   },
 ];
 
-/** `open` gives a store, or two of the same database, and a namespace in it that has nothing yet. */
+/** `open` returns a store, or two stores on the same database, and an empty namespace in it. */
 export function testLateRenewals(open: () => Promise<{ store: Store; other?: Store; ns: string }>): void {
   for (const { name, spec, limits = [], of = ["first", "first"] } of limited) {
     const prepare = async (): Promise<{
@@ -45,7 +45,7 @@ export function testLateRenewals(open: () => Promise<{ store: Store; other?: Sto
       if (limits.length > 0) await ahead.setLimits(ns, limits);
       for (const one of new Set(of))
         await ahead.setWorkSpecs(ns, [{ data: encodeData({ name: one, ...spec }) }]);
-      // the second unit is given the place of the first, whose lease has ended; then the lease of the second ends, by one clock
+      // the second unit takes the slot of the first, whose lease has expired; then the lease of the second expires by one clock only
       for (const [i, one] of of.entries()) {
         await ahead.addWorkUnits(ns, one, [{ name: `unit ${9 - i}`, partition: "p" }]);
         const [given] = await ahead.requestAttempts(ns, { worker: one, workSpecs: [one], lifetimeMs: 100 });

@@ -16,7 +16,7 @@ async function linesOf(bytes: Buffer, sizes: readonly number[], longest?: number
   return found;
 }
 
-/** Few different bytes, so that line ends and broken characters are frequent. */
+/** A few byte values only, so that line ends and incomplete characters are frequent. */
 const bytes = fc
   .array(fc.constantFrom(0x0a, 0x0d, 0x61, 0xc3, 0xa9, 0xff), { maxLength: 60 })
   .map((array) => Buffer.from(array));
@@ -47,7 +47,7 @@ test("a line that is too long is told once, before it ends, and the next is read
       ["", 4, true],
     ]);
   }
-  // somebody who never ends a line is found out while sending
+  // a line that never ends is detected while it is being received
   const endless = readLines(
     (async function* () {
       for (;;) yield Buffer.from("zzzz");

@@ -1,4 +1,4 @@
-/** JSON for people that comes back as the data it was written from. */
+/** Human-readable JSON from which the original data can be restored. */
 import { expect, test } from "vitest";
 import {
   dataFromMarked,

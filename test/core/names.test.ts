@@ -25,7 +25,7 @@ function errorOf(run: () => unknown): { code: ErrorCode; value: string } | null 
   }
 }
 
-/** Bytes that come near to being UTF-8, so that every rule of it is met often. */
+/** Bytes that are almost UTF-8, so that every rule of UTF-8 is tested often. */
 const bytes = fc.oneof(
   fc.uint8Array({ maxLength: 12 }),
   fc.string({ unit: "binary", maxLength: 8 }).map((text) => new Uint8Array(Buffer.from(text))),
@@ -148,7 +148,7 @@ describe("order", () => {
   test("is the order of the bytes", () => {
     fc.assert(
       fc.property(names, names, names, (start, a, b) => {
-        // A shared start makes them differ late; joined again through bytes, which keeps them canonical.
+        // a shared prefix makes the names differ late; concatenating bytes keeps them canonical
         const left = nameFromBytes(Buffer.concat([nameToBytes(start), nameToBytes(a)]));
         const right = nameFromBytes(Buffer.concat([nameToBytes(start), nameToBytes(b)]));
         expect(Math.sign(compareNames(left, right))).toBe(

@@ -1,4 +1,4 @@
-/** Rates as a bucket of tokens, compared with one that is filled bit by bit. */
+/** Rates as token buckets, compared with a bucket that is refilled step by step. */
 import { expect, test } from "vitest";
 import { nextToken, seededRandom, takeTokens, tokensOf, type Rate } from "../../src/core/index.ts";
 

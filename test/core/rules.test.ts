@@ -240,7 +240,7 @@ describe("clocks", () => {
 });
 
 describe("waiting in line", () => {
-  /** What a store that can be watched does: any number may watch, and all are called. */
+  /** The watches of a store: any number of watchers, and all are called. */
   const watches = new Watches();
   const changed = (): boolean => watches.changed("ns");
   const waitIn = <Found>(
@@ -294,7 +294,7 @@ describe("waiting in line", () => {
     const answer = waitIn(waiting, "", async () => {
       const found = units > 0 ? "unit" : null;
       if (looks++ === 0) {
-        // arrives after this look has seen nothing, before it answers
+        // the unit arrives after this look has found nothing and before it returns
         units = 1;
         changed();
       }

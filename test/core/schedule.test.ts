@@ -1,4 +1,4 @@
-/** The times of schedules: as the clocks of time zones show them, and the same from either end. */
+/** The times of schedules: in local time of a time zone, and the same when computed forwards and backwards. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
@@ -41,7 +41,7 @@ describe("daylight saving", () => {
       "2026-10-26T01:30:00Z",
       "2026-10-27T01:30:00Z",
     ]);
-    // asked between the two of them, too
+    // also when computed between the two times at which the clock shows 2:30
     expect(next(brussels("30 2 * * *"), "2026-10-25T01:10:00Z", 1)).toEqual(["2026-10-26T01:30:00Z"]);
   });
 
@@ -118,7 +118,7 @@ const schedule = fc.oneof(
   }),
   fc.record({ at: fc.array(fc.integer({ min: 1.79e12, max: 1.8e12 }), { minLength: 1, maxLength: 20 }) }),
 );
-/** Often about the hours in which clocks change. */
+/** Moments that are often near a daylight saving change. */
 const moment = fc.oneof(
   fc.integer({ min: 1.7e12, max: 1.9e12 }),
   fc

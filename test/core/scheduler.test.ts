@@ -22,7 +22,7 @@ function candidate(
 }
 
 describe("the weighted choice", () => {
-  /** Draws often and compares the shares with the scores: chi-squared, at a level that a right one misses once in 10,000. */
+  /** Draws often and compares the shares with the scores: a chi-squared test that a correct scheduler fails once in 10,000 times. */
   function expectShares(candidates: Candidate[], seed: number): void {
     const random = seededRandom(seed);
     const draws = 100_000;
@@ -74,7 +74,7 @@ describe("the weighted choice", () => {
     const random = seededRandom(8);
     const candidates = [20, 20, 1].map((weight, i) => candidate(`s${i}`, { weight }));
     const runs = [0, 0, 0];
-    // three at a time: where the lowest (pending + 1) / weight wins, the third never runs
+    // three run at a time: if the lowest (pending + 1) / weight always won, the third would never run
     const running: Candidate[] = [];
     for (let i = 0; i < 20_000; i++) {
       const chosen = choose(candidates, {}, now, random);
@@ -154,7 +154,7 @@ describe("shares of time", () => {
   });
 
   test("one with a whole unit more than its share is passed over, and never all of them", () => {
-    // a third of the next number, and one
+    // the limit of each is a third of (running units + 1), plus one
     expect(judged(three([0, 0, 0]), [1, 1, 1])).toEqual([1, 1, 1]);
     expect(judged(three([1, 0, 0]), [1, 1, 1])).toEqual([1, 1, 1]);
     expect(judged(three([2, 0, 0]), [1, 1, 1])).toEqual([null, 1, 1]);

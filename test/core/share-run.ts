@@ -1,28 +1,28 @@
-/** Workers that run units for exact times of a manual clock, through one engine or several. */
+/** Simulated workers that run units for exact times of a manual clock, through one or several engines. */
 import { encodeData, type AttemptRow, type Engine, type ManualClock } from "../../src/core/index.ts";
 
 export interface ShareRun {
   engines: readonly Engine[];
   clock: ManualClock;
   ns: string;
-  /** How long units of each work spec take; `at` is how long the run has gone on. */
+  /** How long units of each work spec take; `at` is the time since the start of the run. */
   specs: Record<string, { weight: number; ms: (at: number) => number }>;
   workers: number;
-  /** Nothing counts before this. */
+  /** Units that start during this time are not counted. */
   warmUpMs: number;
   forMs: number;
-  /** Units of one claim. */
+  /** Units per claim. */
   number?: number;
 }
 
 export interface Spent {
-  /** Units that were begun. */
+  /** The number of started units. */
   choices: Record<string, number>;
-  /** Time of workers, in milliseconds. */
+  /** Worker time in milliseconds. */
   time: Record<string, number>;
 }
 
-/** The part that a work spec has of all. */
+/** The share of a work spec in the total. */
 export const partOf = (amounts: Record<string, number>, spec: string): number =>
   (amounts[spec] ?? 0) / Object.values(amounts).reduce((sum, one) => sum + one, 0);
 
@@ -53,7 +53,7 @@ export async function runShares(run: ShareRun): Promise<Spent> {
     choices: Object.fromEntries(names.map((name) => [name, 0])),
     time: Object.fromEntries(names.map((name) => [name, 0])),
   };
-  /** Each worker holds what it claimed, does one after the other, and ends the first at `until`. */
+  /** Each worker holds the attempts it claimed, runs one after the other, and finishes the first at `until`. */
   const busy = Array.from({ length: workers }, (_, i) => ({
     worker: `w${i}`,
     engine: engines[i % engines.length] ?? first,

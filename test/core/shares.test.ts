@@ -1,4 +1,4 @@
-/** Workers run for minutes of a manual clock: what they spend their time on is as the weights say. */
+/** Workers run for minutes of a manual clock: they divide their time in proportion to the weights. */
 import { afterEach, describe, expect, test } from "vitest";
 import { Engine, ManualClock, seededRandom, type ShareKind, type Store } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
@@ -21,7 +21,7 @@ async function start(store: Store, share: ShareKind, run: Run): Promise<{ engine
   return { engine, spent: await runShares({ ...run, engines: [engine], clock, ns: "n" }) };
 }
 
-/** Runs, and compares what was spent with what `explain` tells. */
+/** Runs, and compares the shares with those that `explain` returns. */
 async function spend(store: Store, share: ShareKind, run: Run): Promise<Spent> {
   const { engine, spent } = await start(store, share, run);
   for (const { workSpec, measuredShare } of await engine.explain("n")) {

@@ -1,4 +1,4 @@
-/** The table of verbs: what follows from it, and that clients, servers and the engine have all of it. */
+/** The table of verbs: what is derived from it, and that clients, servers and the engine implement all verbs. */
 import { describe, expect, test } from "vitest";
 import {
   checkArguments,

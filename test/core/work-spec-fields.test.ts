@@ -1,4 +1,4 @@
-/** The table of work-spec fields: what goes by it agrees with it, and with what the docs say. */
+/** The table of work-spec fields: the code that uses it and the docs agree with it. */
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
@@ -20,7 +20,7 @@ import {
 
 const metaOf = (spec: object) => readWorkSpec(encodeData({ name: "s", ...spec })).meta;
 
-/** A value of data and what metadata makes of it, of each kind; and values that are refused. */
+/** For each kind: a value in data, the metadata that results from it, and values that are refused. */
 const samples: Readonly<Record<FieldKind, { data: unknown; meta: unknown; wrong: readonly unknown[] }>> = {
   number: { data: -2.5, meta: -2.5, wrong: ["1", true, {}] },
   amount: { data: 0.5, meta: 0.5, wrong: [-1, "1"] },
@@ -47,13 +47,13 @@ describe("every field", () => {
     const { key, field, kind, metaOnly } = row;
     expect(readStoredMeta("{}")[field]).toEqual(row.default);
     if (metaOnly === true) {
-      // the data's own: whatever stands there is no business of the scheduler
+      // metadata only: the scheduler ignores a key with this name in the data
       expect(metaOf({ [key]: "anything" })[field]).toEqual(metaOf({})[field]);
       return;
     }
     expect(metaOf({})[field]).toEqual(row.default);
     const sample = samples[kind];
-    // the last of its words, as the first may be the empty one
+    // the last word, because the first may be empty
     const word = "words" in row && Array.isArray(row.words) ? (row.words.at(-1) as string) : undefined;
     const { data, meta, wrong } = word === undefined ? sample : { ...sample, data: word, meta: word };
     expect(metaOf({ [key]: data })[field]).toEqual(meta);

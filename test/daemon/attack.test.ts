@@ -1,6 +1,6 @@
 /**
- * A real daemon under attack. While others pipeline, send too much, say nothing, drip, and do not read, an honest
- * client is served, and the daemon keeps to its memory. `ATTACK_SECONDS` sets how long; ten minutes by hand.
+ * A real daemon under attack. While attackers pipeline, send large requests, send nothing, send slowly, or do not read, the daemon
+ * serves an honest client and stays within its memory limit. `ATTACK_SECONDS` sets the duration; manual runs use ten minutes.
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync } from "node:fs";
@@ -20,7 +20,7 @@ const maxMemory = 1024 * 1024 * 1024;
 const rss = (pid: number): number =>
   Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) * 1024;
 
-/** What an honest worker and its operator do, again and again; the milliseconds that each call took. */
+/** Repeats the calls of an honest worker and its operator. Returns the milliseconds that each call took. */
 async function honest(
   name: string,
   coordinate: Coordinate,

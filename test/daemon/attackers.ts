@@ -1,6 +1,6 @@
 /**
- * Callers that mean no good, in a process of their own: `node attackers.ts HTTP_PORT CBOR_PORT SECONDS`. All of them
- * speak to 127.0.0.1 alone. Prints what each of them got done, as one line of JSON.
+ * Hostile clients, in a separate process: `node attackers.ts HTTP_PORT CBOR_PORT SECONDS`. They connect only to
+ * 127.0.0.1. Prints how often each attack ran, as one line of JSON.
  */
 import { Buffer } from "node:buffer";
 import { connect, type Socket } from "node:net";
@@ -29,7 +29,7 @@ function dial(port: number): Socket {
 const closed = (socket: Socket): Promise<void> =>
   new Promise((resolve) => (socket.closed ? resolve() : socket.once("close", () => resolve())));
 
-/** Resolves when the socket has closed, or the time is up. */
+/** Waits until the socket has closed or the time is up, then destroys it. */
 const closedWithin = async (socket: Socket, ms: number): Promise<void> => {
   await Promise.race([closed(socket), sleep(Math.max(0, Math.min(ms, until - performance.now())))]);
   socket.destroy();
@@ -43,7 +43,7 @@ function post(path: string, body: string | Buffer): Buffer {
   return Buffer.concat([Buffer.from(head), content]);
 }
 
-/** A list inside of a message, of the same few bytes again and again. */
+/** A message with a list that repeats the same item. */
 const many = (open: string, item: string, close: string, bytes: number): string =>
   open + `${item},`.repeat(Math.floor(bytes / (item.length + 1))) + item + close;
 
@@ -54,7 +54,7 @@ const listCall = wrap(
 const times = (count: number, call: Buffer): Buffer =>
   Buffer.concat(Array.from({ length: count }, () => call));
 
-/** So many calls over the one connection for many. */
+/** `count` calls over the connection that callers share. */
 function sharedCalls(count: number): Buffer {
   const call = writeFrame("1 /v1/namespace/n/list-work-units", '{"workSpec":"big","limit":1000}');
   const body = times(count, Buffer.from(call));
@@ -64,7 +64,7 @@ function sharedCalls(count: number): Buffer {
   return Buffer.concat([Buffer.from(head), body, Buffer.from("\r\n")]);
 }
 
-/** Thousands of requests for long answers at once, which are read as fast as they come. */
+/** Sends thousands of requests for long responses at once, and reads the responses as fast as they come. */
 async function pipelines(port: number, calls: Buffer, name: string): Promise<void> {
   while (!over()) {
     const socket = dial(port);
@@ -75,7 +75,7 @@ async function pipelines(port: number, calls: Buffer, name: string): Promise<voi
   }
 }
 
-/** The same, but nobody reads. */
+/** The same, but never reads the responses. */
 async function pipelinesUnread(port: number, calls: Buffer, name: string): Promise<void> {
   while (!over()) {
     const socket = dial(port);
@@ -91,7 +91,7 @@ async function largeBodies(port: number, bodies: readonly Buffer[], name: string
     const socket = dial(port);
     socket.resume();
     socket.write(bodies[i % bodies.length]!);
-    // an answer, whichever it is, is enough
+    // waits for any response
     await Promise.race([
       new Promise((resolve) => socket.once("data", resolve)),
       closedWithin(socket, 10_000),
@@ -101,13 +101,13 @@ async function largeBodies(port: number, bodies: readonly Buffer[], name: string
   }
 }
 
-/** Connections that say nothing at all, as many as can be had, and made anew when they are dropped. */
+/** Opens as many connections as possible, sends nothing, and replaces those that are dropped. */
 async function silent(port: number, connections: number, name: string): Promise<void> {
   const mine = new Set<Socket>();
   while (!over()) {
     for (let i = 0; i < 200 && mine.size < connections; i++) {
       const socket = dial(port);
-      // or it would not hear that it was dropped
+      // without reading, the socket would not notice that it was dropped
       socket.resume();
       mine.add(socket);
       socket.on("close", () => mine.delete(socket));
@@ -117,7 +117,7 @@ async function silent(port: number, connections: number, name: string): Promise<
   }
 }
 
-/** A byte now and then, of something that never ends. */
+/** Sends one byte from time to time, of a message that never ends. */
 async function drips(port: number, start: Buffer, connections: number, name: string): Promise<void> {
   const mine = new Set<Socket>();
   while (!over()) {
@@ -134,7 +134,7 @@ async function drips(port: number, start: Buffer, connections: number, name: str
   }
 }
 
-/** Watchers of events who do not read them. */
+/** Subscribes to events and never reads them. */
 async function watchers(port: number, connections: number): Promise<void> {
   const mine = new Set<Socket>();
   while (!over()) {
@@ -150,7 +150,7 @@ async function watchers(port: number, connections: number): Promise<void> {
   }
 }
 
-/** Work for the watchers to hear of: many names in every event. */
+/** Adds units, to cause events with many names for the watchers. */
 async function noise(port: number): Promise<void> {
   let serial = 0;
   while (!over()) {
@@ -179,13 +179,13 @@ const bodies = [
 ];
 const frame = (open: Buffer, item: number, bytes: number): Buffer =>
   wrap(Buffer.concat([open, Buffer.alloc(bytes, item)]));
-/** A request whose last parameter is a list of so many empty maps. */
+/** A request whose last parameter is a list of `items` empty maps. */
 const cborList = (method: string, items: number): Buffer => {
   const head = Buffer.alloc(5);
   head[0] = 0x9a;
   head.writeUInt32BE(items, 1);
   const start = encode({ id: 1, method: u(method) });
-  // one more entry: params, a list of the namespace, the work spec, and the list
+  // add a third entry to the map: params, a list of the namespace, the work spec and the long list
   start[0] = 0xa3;
   const params = Buffer.concat([encode("params"), Buffer.of(0x83), encode(u("n")), encode(u("big")), head]);
   return frame(Buffer.concat([start, params]), 0xa0, items);

@@ -6,7 +6,7 @@ const root = path.join(import.meta.dirname, "..", "..");
 const cache = path.join(root, "node_modules", ".cache", "daemon-test");
 const found = new Map<string, string>();
 
-/** An executable as JavaScript: a process cannot run the sources themselves on Node 20. */
+/** The path of an executable, compiled to JavaScript: Node 20 cannot run the TypeScript sources. */
 export function executable(name: "coordinate" | "coordinated"): string {
   const known = found.get(name) ?? build(name);
   found.set(name, known);
@@ -15,17 +15,17 @@ export function executable(name: "coordinate" | "coordinated"): string {
 
 function build(name: "coordinate" | "coordinated"): string {
   const file = path.join("cli", name === "coordinate" ? "main.js" : "coordinated.js");
-  // after `npm run build`, as in CI, there is nothing to do
+  // use the output of `npm run build` if it is up to date, as in CI
   const dist = path.join(root, "dist", file);
   const sources = newest(path.join(root, "src"));
   if (existsSync(dist) && statSync(dist).mtimeMs > sources) return dist;
-  // one folder for each state of the sources, and moved there when it is whole: test files that run at the same time build it at the
-  // same time, and none may see half of it
+  // one folder for each state of the sources, renamed into place when complete: test files that run in parallel build it at the same
+  // time, and none may see a partial build
   const out = path.join(cache, `dist-${Math.floor(sources).toString(36)}`);
   if (!existsSync(out)) {
     const own = `${out}-${process.pid}`;
     const tsc = path.join(root, "node_modules", "typescript", "bin", "tsc");
-    // types are checked elsewhere; without that it takes two seconds
+    // types are checked elsewhere; without type checks the build takes two seconds
     const options = [
       "--noCheck",
       "--incremental",
@@ -39,7 +39,7 @@ function build(name: "coordinate" | "coordinated"): string {
     ];
     const args = ["-p", "tsconfig.build.json", "--outDir", own, "--tsBuildInfoFile", "null", ...options];
     execFileSync(process.execPath, [tsc, ...args], { cwd: root, stdio: "inherit" });
-    // beside what is built, as in the package: the Python runtime starts its children from there
+    // the Python runtime expects the python folder next to the built files, as in the package
     const python = path.join(cache, "python");
     first(python, () => symlinkSync(path.join(root, "python"), python));
     first(out, () => renameSync(own, out));
@@ -48,7 +48,7 @@ function build(name: "coordinate" | "coordinated"): string {
   return path.join(out, file);
 }
 
-/** Makes what is not there; another process may have been first. */
+/** Creates a file if it does not exist. Another process may create it at the same time. */
 function first(file: string, make: () => void): void {
   try {
     if (!existsSync(file)) make();
@@ -64,14 +64,14 @@ function newest(directory: string): number {
 
 export interface Started {
   child: ChildProcess;
-  /** Empty when it ended before it served anything. */
+  /** Empty if the process ended before it served. */
   url: string;
   output: () => string;
-  /** The exit code, when it has ended. */
+  /** Resolves with the exit code when the process has ended. */
   ended: Promise<number | null>;
 }
 
-/** A daemon as a process of its own; resolves when it serves, or has ended. */
+/** Starts a daemon as a separate process. Resolves when it serves or has ended. */
 export async function startProcess(
   args: readonly string[],
   env: Record<string, string> = {},

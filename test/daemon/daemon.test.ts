@@ -57,7 +57,7 @@ const status = async (work: Promise<unknown>): Promise<number> => {
   }
 };
 
-/** A certificate for this machine, made for a test. */
+/** Creates a certificate for this machine. */
 function certificate(directory: string): { cert: string; key: string } {
   const cert = path.join(directory, "cert.pem");
   const key = path.join(directory, "key.pem");
@@ -130,7 +130,7 @@ describe("tokens", () => {
     expect(answers).toEqual([401, 401, 401, 401, 401, 401]);
     for (let i = 0; i < 6; i++) answers.push(await status(clientOf(daemon, wrong).tally("n")));
     expect(answers.at(-1)).toBe(429);
-    // who has a right one is not concerned
+    // a valid token is not slowed down
     expect(await status(clientOf(daemon, token).tally("n"))).toBe(200);
   });
 
@@ -192,7 +192,7 @@ describe("tokens", () => {
         if (event.verb === "breaker") return event;
       return undefined;
     })();
-    // the stream has begun when something is heard of it
+    // the event stream has started when the metrics count a watcher
     const [attempt] = await client.requestAttempts("n", { worker: "w" });
     const metricsText = async (): Promise<string> => {
       const headers = { authorization: `Bearer ${token}` };
@@ -226,7 +226,7 @@ describe("tokens", () => {
     await status(clientOf(daemon, "wrong").deleteNamespace("n"));
     const url = `${daemon.urls[0]}/v1/namespace/n/delete-namespace?access_token=${token}`;
     expect((await fetch(url, { method: "POST" })).status).toBe(401);
-    // the page asks so whether it must sign in: that is in the log only with a token that is wrong
+    // the dashboard asks whether it must sign in: the audit log has such a request only if its token is wrong
     const session = `${daemon.urls[0]}/v1/session`;
     expect((await fetch(session)).status).toBe(401);
     expect((await fetch(session, { headers: { authorization: "Bearer wrong" } })).status).toBe(401);
@@ -279,7 +279,7 @@ describe("what administrators are told", () => {
     expect(JSON.parse(listed)).toEqual([admin.row, work.row, local.row]);
     expect(listed).not.toContain("hash");
     expect((await ask(admin.token, "/v1/tokens/nobody", "DELETE")).status).toBe(404);
-    // one that may do everything must be left
+    // the last token with admin rights in all namespaces cannot be revoked
     expect((await ask(admin.token, `/v1/tokens/${admin.row.id}`, "DELETE")).status).toBe(403);
     expect((await ask(admin.token, `/v1/tokens/${work.row.id}`, "DELETE")).status).toBe(200);
     await expect.poll(() => status(clientOf(daemon, work.token).tally("n")), { timeout: 10_000 }).toBe(401);
@@ -314,7 +314,7 @@ describe("what administrators are told", () => {
     const lines = Array.from({ length: 5000 }, (_, i) =>
       JSON.stringify({ namespace: `n${i}`, path: "é".repeat(50) }),
     );
-    // one that is cut, and one that is still being written
+    // a truncated line in the middle, and an incomplete line at the end
     lines.splice(2500, 0, '{"namespace":');
     writeFileSync(file, `${lines.join("\n")}\n{"namesp`);
     const seen: string[] = [];
@@ -454,7 +454,7 @@ describe("the daemon", () => {
     expect(await waiting).toHaveLength(1);
     await advance(15 * 60_000);
     expect((await client.tally("n"))[0]?.counts.available).toBe(1);
-    // a unit that was tried as often as it may be waits until somebody looks, or the housekeeping does
+    // a unit that has used all its retries stays available until a request or the housekeeping fails it
     await client.setWorkSpecs("n", [{ data: encodeData({ name: "once", max_retries: 1 }) }]);
     await client.addWorkUnits("n", "once", [{ name: "u" }]);
     expect(await client.requestAttempts("n", { worker: "w", workSpecs: ["once"] })).toHaveLength(1);
@@ -514,13 +514,13 @@ describe("the daemon", () => {
       undo.push(() => client.close());
       return client;
     };
-    // as over REST, without any token there is nobody to tell from anybody else
+    // as over REST, a daemon without any tokens admits everyone
     const early = await dial("not a token");
     await early.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
     const admin = createToken(file, { name: "a", grants: all });
     const reader = createToken(file, { name: "r", grants: [{ namespace: "n", scopes: ["read"] }] });
     const worker = createToken(file, { name: "w", grants: [{ namespace: "n", scopes: ["work"] }] });
-    // the file is looked at once a second
+    // the daemon checks the file once a second
     await expect.poll(() => status(fetchTally(daemon)), { timeout: 20_000 }).toBe(401);
 
     await expect(early.tally("n")).rejects.toThrow(/token: this server wants one/);
@@ -554,7 +554,7 @@ describe("the daemon", () => {
       { token: admin.row.id, status: 200 },
     ]);
 
-    // a connection that was let in
+    // revoking a token also affects open connections
     revokeToken(file, reader.row.id);
     const again = async (): Promise<string> =>
       read.listWorkSpecs("n").then(

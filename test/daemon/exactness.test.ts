@@ -1,9 +1,9 @@
 /**
- * Limits, rates, order and batches over four daemons on one database, with 64 workers, while daemons are killed without notice: what
- * the records of the attempts show must keep to the rules.
+ * Limits, rates, order and batches over four daemons on one database, with 64 workers, while daemons are killed without notice. The
+ * records of the attempts must satisfy all rules.
  *
- * EXACTNESS_SECONDS is how long daemons are killed, and the window over which rates are measured; 60 is the long form, whose figures
- * are in docs/flow-control.md.
+ * EXACTNESS_SECONDS is how long daemons are killed, and the window over which rates are measured. The figures in docs/flow-control.md
+ * are from the long form, with 60.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -23,7 +23,7 @@ const isLong = seconds >= 60;
 const workersPerDaemon = 16;
 const ns = "exact";
 
-/** A second's worth at once: a pause of everybody for so long loses nothing. */
+/** The burst is one second's worth: if all workers pause for a second, no capacity is lost. */
 const rate = { limit: 20, burst: 20 };
 const batches = Math.round(2 * seconds);
 const perBatch = 5;
@@ -86,7 +86,7 @@ async function fill(coordinate: Coordinate): Promise<void> {
   await coordinate.addWorkUnits(ns, "limited", numbered(seconds * 25, 10));
   await coordinate.addWorkUnits(ns, "shared", numbered(seconds * 15, 0));
   await coordinate.addWorkUnits(ns, "ordered", numbered(seconds * 8, 8));
-  // more than may begin, so that the rate alone decides
+  // more units than the rate allows to start, so that only the rate limits them
   for (const spec of paced)
     await coordinate.addWorkUnits(ns, spec, numbered((seconds + 60) * rate.limit * 2, 0));
   await coordinate.setBatches(
@@ -105,10 +105,10 @@ async function fill(coordinate: Coordinate): Promise<void> {
   );
 }
 
-/** Sometimes gives up, retries or fails; a call that a killed daemon does not answer is forgotten. */
+/** A worker that sometimes abandons, retries or fails an attempt, and ignores calls that fail because a daemon was killed. */
 async function work(client: Coordinate, name: string, seed: number, isOver: () => boolean): Promise<void> {
   const random = seededRandom(seed);
-  // some always ask for what is paced, so that there is always somebody who waits for a token
+  // some workers request only rate-limited work, so that there is always a worker waiting for a token
   const workSpecs = seed % 4 === 0 ? paced : null;
   while (!isOver()) {
     const request = {
@@ -122,7 +122,7 @@ async function work(client: Coordinate, name: string, seed: number, isOver: () =
     if (attempts === null) await delay(100);
     for (const { id } of attempts ?? []) {
       const draw = random();
-      // abandoned: its lease ends
+      // abandon the attempt: its lease expires
       if (draw < 0.01) continue;
       await delay(random() * 20);
       const change: AttemptChange =
@@ -155,9 +155,9 @@ interface Attempt {
   partition: string;
   worker: string;
   start: number;
-  /** When its place was free again; one that was settled after its lease had ended held it until then. */
+  /** When its slot was free again: the end of the attempt, or of its lease if it was settled late or is still running. */
   end: number;
-  /** It finished or failed its unit. */
+  /** Whether the attempt finished or failed its unit. */
   last: boolean;
 }
 
@@ -190,7 +190,7 @@ async function readAttempts(): Promise<Attempt[]> {
   });
 }
 
-/** How many ran at once at most. An attempt that ends in the millisecond in which another begins is over then. */
+/** The highest number of attempts that ran at once. If one ends in the millisecond in which another begins, they do not overlap. */
 function mostAtOnce(attempts: readonly Attempt[]): number {
   const events = attempts.flatMap((one) => [
     { at: one.start, by: 1 },
@@ -210,7 +210,7 @@ function byPartition(attempts: readonly Attempt[]): Map<string, Attempt[]> {
   return found;
 }
 
-/** How many began in each window of so many seconds, by the millisecond, while there was always more to begin; as shares of the rate. */
+/** The fewest and the most attempts that began in any window of `seconds`, as shares of the rate, while units were always waiting. */
 function rateOver(attempts: readonly Attempt[], from: number, to: number): { least: number; most: number } {
   const starts = attempts.map((one) => one.start).sort((a, b) => a - b);
   const windowMs = seconds * 1000;
@@ -253,12 +253,12 @@ test(
     );
     const began = await now();
     const killing = killDaemons(() => calm);
-    // a little more than a window, so that there are several
+    // a little longer than one window, so that there are several overlapping ones
     await delay((seconds + 3) * 1000);
     const ended = await now();
     calm = true;
     const kills = await killing;
-    // what is not paced is worked off
+    // wait until all units without a rate have ended
     await expect
       .poll(
         async () => {
@@ -302,11 +302,11 @@ test(
         batches,
       }),
     );
-    // by rule, so many and what the bucket holds; in the long form that is less than 2 %
+    // at most the rate plus one full bucket; in the long form that is less than 2 % more
     const atMost = 1 + rate.burst / (rate.limit * seconds);
     for (const { least, most } of rates) {
       expect(most).toBeLessThanOrEqual(atMost);
-      // a machine that has other work to do is slower than the rate: that is measured by the long form alone
+      // a busy machine may be slower than the rate, so only the long form checks the lower bound
       if (isLong) expect(least).toBeGreaterThan(0.98);
     }
     const made = (await query(
@@ -320,7 +320,7 @@ test(
       expect(batch.finished + batch.failed, batch.name).toBe(perBatch);
       expect(batch.doneTime, batch.name).toBeGreaterThan(0);
     }
-    // nothing was added a second time: a unit that is made or handed out twice ends twice
+    // no unit ended twice, as it would if it were added or handed out twice
     const ends = new Map<string, number>();
     for (const { spec, unit, last } of attempts)
       if (last) ends.set(`${spec} ${unit}`, (ends.get(`${spec} ${unit}`) ?? 0) + 1);

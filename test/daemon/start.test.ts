@@ -1,4 +1,4 @@
-/** What keeps a daemon from starting is one line that says what to do, on every interface; no stack. */
+/** When a daemon cannot start, it prints one line that says what to do, and no stack trace. */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
@@ -207,7 +207,7 @@ describe("as the Python daemon was started", () => {
       /^warning: .*python\.yaml:2: coordinate\.server: has no effect here; say daemon\.cborrpc/m,
     );
     expect(output()).toMatch(/^warning: .*python\.yaml:3: coordinate\.job_queue: has no effect here/m);
-    // each address has a line of its own, and the first is out before the second
+    // each address is printed on a separate line, and the first before the second
     await expect
       .poll(output, { timeout: 10_000 })
       .toMatch(/^coordinated serves cbor-rpc:\/\/(localhost|127\.0\.0\.1|\[?::1\]?):\d+$/m);

@@ -1,4 +1,4 @@
-/** A process that is told to stop while it is busy. */
+/** Stopping a daemon process while it is busy. */
 import { mkdtempSync } from "node:fs";
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
@@ -10,14 +10,14 @@ import { openSqlite } from "../../src/sqlite/index.ts";
 import { startProcess } from "./built.ts";
 
 interface Caller {
-  /** Units whose addition was answered. */
+  /** Units whose addition was acknowledged. */
   acknowledged: string[];
   /** Requests that were sent and never answered. */
   lost: number;
   ended: Promise<void>;
 }
 
-/** Adds units one by one on one connection until the server says that the connection ends. */
+/** Adds units one by one on one connection until the server sends `connection: close`. */
 function call(url: string, id: number): Caller {
   const { port } = new URL(url);
   const socket = createConnection({ host: "127.0.0.1", port: Number(port), noDelay: true });
@@ -75,7 +75,7 @@ test(
     await client.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
     const waiting = client.requestAttempts("empty", { worker: "w", waitMs: 60_000 });
     const callers = Array.from({ length: 50 }, (_, id) => call(daemon.url, id));
-    // a connection that the daemon has not accepted yet is not one that was heard
+    // the promise covers only connections that the daemon has accepted
     await vi.waitUntil(() => callers.every(({ acknowledged }) => acknowledged.length > 0), 60_000);
     await new Promise((resolve) => setTimeout(resolve, 1000));
     daemon.child.kill("SIGTERM");
@@ -85,7 +85,7 @@ test(
       callers.reduce((sum, { lost }) => sum + lost, 0),
       daemon.output(),
     ).toBe(0);
-    // the long poll was answered too: with nothing
+    // the long poll got an empty response
     expect(await waiting).toEqual([]);
     await client.close();
 

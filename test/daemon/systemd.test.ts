@@ -1,4 +1,4 @@
-/** What systemd hears, on a socket as it makes one. Needs systemd-notify and Python, as machines with systemd have them. */
+/** The messages to systemd, on a socket like systemd's. Needs systemd-notify and Python, which machines with systemd have. */
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** What people do in the dashboard, in a real browser against a real daemon: every effect is checked through the API. */
+/** User actions in the dashboard, in a real browser against a real daemon. Every effect is checked through the API. */
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { gzipSync } from "node:zlib";
@@ -13,7 +13,7 @@ let stage: Stage;
 let serial = 0;
 let ns = "";
 
-// it needs a browser, which a fresh machine may not have; CI installs one
+// needs a browser, which may not be installed; CI installs one
 describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
   beforeAll(async () => {
     stage = await openStage();
@@ -24,7 +24,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     ns = `actions-${(serial += 1)}`;
   });
 
-  /** A work spec with units, of which those named `bad` have failed. */
+  /** A work spec with `units` units, of which `bad` have failed. */
   const fill = async (units = 20, bad = 0): Promise<void> => {
     const { client } = stage;
     await client.setWorkSpecs(ns, [
@@ -101,7 +101,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
   test("groups failures, leads to the units of a group, and retries one group", { timeout }, async () => {
     await fill(20, 10);
     const { page, problems } = await stage.open(`#/${ns}`);
-    // half of the units that ended have failed: the reason is among what needs attention, with the error that most have
+    // half of the ended units have failed: "Needs attention" shows this with the most frequent error
     const attention = page.getByRole("region", { name: "Needs attention" });
     await expect.poll(() => attention.innerText()).toMatch(/50 % of them say Error: (odd|even)/);
     await attention.getByRole("button", { name: "Failure groups" }).click();
@@ -448,7 +448,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
   test("shows schedules with their runs, and pauses one", { timeout }, async () => {
     const { client } = stage;
     await client.setWorkSpecs(ns, [
-      // often enough to be seen, and seldom enough that a slow browser can click on a run before the next is shown
+      // frequent enough to see a run, and rare enough that a slow browser can click on it before the next one is shown
       { data: encodeData({ name: "beat", schedule: { every: 10 } }) },
       { data: encodeData({ name: "report", schedule: { cron: "0 3 29 2 *", timezone: "Europe/Brussels" } }) },
     ]);
@@ -456,7 +456,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     const row = (name: RegExp) => page.getByRole("region", { name: "Schedules" }).getByRole("row", { name });
     await expect.poll(() => row(/report/).innerText()).toContain("0 3 29 2 *, Europe/Brussels");
     expect(await row(/report/).innerText()).toMatch(/none yet\s+in \d+ \w+/);
-    // the unit of a run, once one was made, is where the page leads
+    // a run links to its unit
     await row(/beat/)
       .getByRole("link", { name: /available/ })
       .click();
@@ -506,7 +506,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
         .click();
       const row = (name: RegExp) => page.getByRole("region", { name: "Batches" }).getByRole("row", { name });
       await expect.poll(() => row(/^part/).innerText()).toContain("50 % of 4 units");
-      // the units of the batch, by work spec and status, lead to the list of them
+      // the counts of the batch, by work spec and status, link to the list of units
       await page.getByRole("link", { name: "2 available" }).click();
       await page.getByText("2 matching, by name").waitFor();
       expect(await page.locator(".rows .row").allInnerTexts()).toEqual([
@@ -523,7 +523,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
       await expect.poll(async () => (await batch()).doneTime).toBeGreaterThan(0);
       await expect.poll(() => row(/^part/).innerText()).toContain("100 % of 4 units");
       expect((await batch()).failed).toBe(3);
-      // the batch around it has no units of its own: what is done to it is done to those in it
+      // the parent batch has no units: an action on it applies to its child batches
       await row(/^all/).getByRole("button", { name: "Retry…" }).click();
       await dialog(page).getByRole("button", { name: "Retry what failed in 1 batch of all" }).click();
       await expect.poll(async () => (await batch()).failed).toBe(0);
@@ -577,7 +577,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
       expect(await row(/^site 01/).innerText()).toMatch(/\s2\s+0\s+site 01 <b> 1\s+may begin/);
       expect(await row(/^without a partition/).innerText()).toMatch(/\s1\s+0\s+alone\s/);
       expect(await card.getByRole("row").count()).toBe(1 + 15);
-      // live: the place is free again
+      // updated live: the slot is free again
       await client.settleAttempts(ns, [{ attempt: attempt!.id, action: "finish" }]);
       await expect.poll(() => row(/^site 00/).innerText()).toMatch(/\s1\s+0\s+site 00 <b> 2\s+may begin/);
       await card.getByRole("link", { name: "Next" }).click();

@@ -1,4 +1,4 @@
-/** Pictures of one size as an animated PNG: the frames stay as they are, and the chunks between them say how long each is shown. */
+/** Makes an animated PNG from pictures of one size: the image data is copied, and control chunks set how long each frame is shown. */
 const signature = 8;
 
 interface Chunk {
@@ -43,7 +43,7 @@ const words = (...values: readonly number[]): Buffer => {
   return bytes;
 };
 
-/** For ever, the last frame for longer. A viewer that knows no animation shows the first. */
+/** The animation repeats endlessly and shows the last frame longer. A viewer without support for animation shows the first frame. */
 export function animate(frames: readonly Buffer[], frameMs: number, lastMs: number): Buffer {
   const [first] = frames;
   if (first === undefined) throw new Error("an animation needs a frame");

@@ -1,4 +1,4 @@
-/** A daemon and a browser for the tests of the dashboard, and everything that must not happen in a page. */
+/** A daemon and a browser for the tests of the dashboard, and checks for problems that must not occur in a page. */
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -20,7 +20,7 @@ export const browserPath = [
   "/usr/bin/google-chrome",
 ].find((file) => file !== undefined && existsSync(file));
 
-/** Why there are no tests in a browser; empty where there are. On CI that is a failure. */
+/** Why the browser tests are skipped; empty if they run. On CI a missing browser is a failure. */
 export const noBrowser =
   browserPath === undefined ? "there is no Chromium; install it, or set CHROMIUM_PATH" : "";
 if (noBrowser !== "" && process.env.CI === "true") throw new Error(noBrowser);
@@ -31,9 +31,9 @@ export interface Stage {
   readonly client: RestClient;
   readonly dataDir: string;
   readonly browser: Browser;
-  /** A page of its own storage at a place; `problems` is what went wrong in it. */
+  /** Opens a page with separate storage; `problems` collects what goes wrong in it. */
   open(hash: string, options?: BrowserContextOptions): Promise<Opened>;
-  /** Those that were opened so far: each follows events, and costs as long as it is there. */
+  /** Closes all open pages: each follows events, and uses resources as long as it is open. */
   closePages(): Promise<void>;
   close(): Promise<void>;
 }
@@ -41,11 +41,11 @@ export interface Stage {
 export interface Opened {
   readonly page: Page;
   readonly context: BrowserContext;
-  /** Dialogs, errors, violations of the content security policy, requests to elsewhere. */
+  /** Dialogs, errors, violations of the content security policy, requests to other origins. */
   readonly problems: readonly string[];
 }
 
-/** A daemon on an embedded store, as `npm start` has it. `prepare` answers a token for the client where it made one. */
+/** Starts a daemon on an embedded store, as `npm start` does. `prepare` returns a token for the client if it created one. */
 export async function openStage(
   prepare?: (dataDir: string) => string | Promise<void>,
   settings: Parameters<typeof configOf>[0] = {},

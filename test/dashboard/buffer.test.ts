@@ -1,10 +1,10 @@
-/** The Buffer of the browser does what Node's does, as far as it goes. */
+/** The browser's Buffer, a subset of Node's, behaves like Node's. */
 import * as node from "node:buffer";
 import fc from "fast-check";
 import { expect, test, vi } from "vitest";
 import * as browser from "../../src/dashboard/browser/buffer.ts";
 
-// comparing thousands of arrays takes long on a machine that does other things as well
+// comparing thousands of arrays takes long on a busy machine
 vi.setConfig({ testTimeout: 180_000 });
 
 const bytes = fc.uint8Array({ maxLength: 300 });

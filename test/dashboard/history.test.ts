@@ -1,4 +1,4 @@
-/** The time line: records that are older than the tab, ranges, looking closer; and two daemons on one database. */
+/** The time line: records from before the tab was opened, ranges, zooming; and two daemons on one database. */
 import path from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -15,7 +15,7 @@ const soon = { timeout: 30_000 };
 
 describe.skipIf(noBrowser !== "")(`over time${whySkipped(noBrowser)}`, () => {
   let stage: Stage;
-  /** When what was recorded ends: nothing runs while the tests do, however long they take. */
+  /** The end of the recorded history: no work runs during the tests, however long they take. */
   let filled = 0;
   beforeAll(async () => {
     filled = Date.now();
@@ -27,7 +27,7 @@ describe.skipIf(noBrowser !== "")(`over time${whySkipped(noBrowser)}`, () => {
   afterEach(() => stage.closePages());
 
   const card = (page: Page): ReturnType<Page["locator"]> => page.locator("[aria-label='Over time']");
-  /** How many points the first line of the time line has. */
+  /** The number of points of the first line in the time line. */
   const pointsOf = async (page: Page): Promise<number> =>
     ((await card(page).locator("path.ln").first().getAttribute("d")) ?? "").split("L").length;
 
@@ -39,7 +39,7 @@ describe.skipIf(noBrowser !== "")(`over time${whySkipped(noBrowser)}`, () => {
       await expect.poll(() => pointsOf(page), soon).toBeGreaterThan(100);
       await card(page).getByText("report: paused").waitFor();
       await card(page).getByText("parse: minGb 2").waitFor();
-      // the small lines of the rows as well
+      // the sparklines of the rows also show the hour
       const spark = page.locator(".specs .c-spark path.ln").first();
       await expect
         .poll(async () => ((await spark.getAttribute("d")) ?? "").split("L").length, soon)
@@ -72,7 +72,7 @@ describe.skipIf(noBrowser !== "")(`over time${whySkipped(noBrowser)}`, () => {
     await page.mouse.move(box.x + box.width * 0.6, y, { steps: 4 });
     await page.mouse.up();
     await expect.poll(() => page.url(), soon).toContain("at=");
-    // twelve minutes of it, which do not move with the clock
+    // twelve minutes of the hour, a range that does not move with the clock
     await expect.poll(() => pointsOf(page), soon).toBeLessThan(100);
     expect(await card(page).locator(".axis").textContent()).not.toContain("now");
     const [from = 0, to = 0] = (/at=(\w+)-(\w+)/.exec(page.url()) ?? [])
@@ -121,7 +121,7 @@ describe.skipIf(noBrowser !== "")(`what if${whySkipped(noBrowser)}`, () => {
     expect(await row.innerText()).not.toMatch(/none began/);
     await page.getByRole("spinbutton", { name: "Slots of python", exact: true }).fill("0");
     await expect.poll(() => row.innerText(), soon).toMatch(/none began/);
-    // the URL is the state: who follows the link sees the same
+    // the URL holds the state: the link shows the same page to another user
     const copy = await stage.open(page.url().slice(page.url().indexOf("#")));
     const there = copy.page.getByRole("region", { name: "Work specs" }).getByRole("row", { name: /^parse / });
     await expect.poll(() => there.innerText(), soon).toMatch(/none began/);

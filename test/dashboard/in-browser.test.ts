@@ -1,4 +1,4 @@
-/** What the dashboard uses of core and of the client, on the browser's Buffer in the place of Node's: nothing is missing there. */
+/** The parts of core and of the client that the dashboard uses, with the browser's Buffer instead of Node's: nothing is missing. */
 import { expect, test, vi } from "vitest";
 
 vi.mock("node:buffer", () => import("../../src/dashboard/browser/buffer.ts"));

@@ -1,4 +1,4 @@
-/** Every page in a real browser: with a busy namespace, with names and data that try to be markup, on a phone, by keyboard. */
+/** Every page in a real browser: with a busy namespace, with markup in names and data, on a phone, by keyboard. */
 import { createRequire } from "node:module";
 import { readFileSync, readdirSync } from "node:fs";
 import path from "node:path";
@@ -37,7 +37,7 @@ const placesOf = (ns: string, spec: string, unit: string): Record<string, string
   };
 };
 
-/** A page is there when its heading and something in it is. */
+/** Waits until the page shows its first card and had time to draw. */
 async function drawn(page: Page): Promise<void> {
   await page.locator("main :is(.card, .start)").first().waitFor();
   await page.waitForTimeout(400);
@@ -50,7 +50,7 @@ interface Finding {
 }
 
 async function findings(page: Page): Promise<string[]> {
-  // by the debugger, which the content security policy does not concern
+  // evaluated through the debugger, to which the content security policy does not apply
   await page.evaluate(axe);
   const found = await page.evaluate<Finding[]>(
     `axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) => violations)`,
@@ -62,7 +62,7 @@ async function findings(page: Page): Promise<string[]> {
     );
 }
 
-// it needs a browser, which a fresh machine may not have; CI installs one
+// needs a browser, which may not be installed; CI installs one
 describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
   let stage: Stage;
   beforeAll(async () => {
@@ -97,7 +97,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
         await drawn(page);
         found.push(...(await findings(page)).map((one) => `${name}: ${one}`));
       }
-      // what floats
+      // overlays
       await page.keyboard.press("Control+k");
       found.push(...(await findings(page)).map((one) => `palette: ${one}`));
       await page.keyboard.press("Escape");
@@ -163,7 +163,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     const { page, problems } = await stage.open("#/many");
     const rows = page.locator(".specs tbody tr");
     await rows.first().waitFor();
-    // it is last by name: nobody can run it, so it is first
+    // not among the first 200 by name, but shown first, because no worker can run its units
     await expect.poll(() => rows.first().innerText()).toContain("spec 1234");
     expect(await rows.count()).toBe(200);
     await page.getByRole("searchbox", { name: "Find a work spec" }).fill("SPEC 07");
@@ -208,7 +208,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
       .toBe(true);
     await stage.client.setWorkSpecMeta("filings", "index", { paused: false });
     await page.keyboard.press("g");
-    // a page that is drawn again between the two keys, as events do, keeps the first one
+    // a redraw between the two keys, as events cause it, does not lose the first key
     await page.evaluate('location.hash = "#/filings/system"');
     await page.keyboard.press("u");
     await page.locator(".rows .row").first().waitFor();
@@ -232,7 +232,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     await expect.poll(() => number.innerText()).toBe("1");
     await page.getByRole("button", { name: "Live", exact: true }).waitFor();
     const took: number[] = [];
-    // the quickest of three: a machine that does other things too may be slow once
+    // the fastest of three: a busy machine may be slow once
     for (let i = 1; i <= 3; i++) {
       await client.addWorkUnits("live", "parse", [{ name: `unit ${i}` }]);
       const start = performance.now();
@@ -248,7 +248,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     await page.locator("h2").first().click();
     await client.addWorkUnits("live", "parse", [{ name: "unit 4" }]);
     await expect.poll(() => number.innerText()).toBe("5");
-    // the picture is held while this one's event waits for its turn, or the answer to it is on the way
+    // hold the picture while the event of this unit is queued, or the response to its read is in flight
     await client.addWorkUnits("live", "parse", [{ name: "just before" }]);
     await page.waitForTimeout(100);
     await page.keyboard.press("Space");
@@ -284,7 +284,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
       await client.addWorkUnits("steady", "parse", [{ name: `unit ${i}` }]);
       await shown(1 + i);
     }
-    // once when the stream opened, and where this machine was so slow that nothing came for seconds
+    // the page reads the counts when the stream opens, and again if a slow machine delivers nothing for seconds
     expect(asked).toBeLessThan(changes - 2);
     expect(problems).toEqual([]);
   });
@@ -416,7 +416,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
       ns,
       attempts.map(({ id }) => ({ attempt: id, lines: [...hostile, long].map((text) => ({ text })) })),
     );
-    // a schedule that makes a unit at once, of a work spec whose name is markup
+    // a schedule that makes a unit at once, in a work spec with markup in its name
     await client.setWorkSpecs(ns, [
       { data: encodeData({ name: "<b onclick=alert(1)>timer", schedule: { every: 1 }, then: hostile[0] }) },
     ]);
@@ -430,7 +430,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
       `#/${nameToUrl(ns)}/unit/${nameToUrl(hostile[1]!)}/${nameToUrl(long)}`,
       `#/${nameToUrl(ns)}/unit/${nameToUrl(hostile[1]!)}/cbor`,
       ...Object.values(placesOf(ns, hostile[1]!, hostile[0]!)),
-      // links that are no places
+      // invalid links
       "#/%00/%ff",
       "#/-!!/nowhere/..",
       `#/${nameToUrl(ns)}/unit/a`,
@@ -541,9 +541,9 @@ describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
     await page.getByRole("button", { name: "Pause", exact: true }).waitFor();
     await page.goto(`${stage.url}/#/open/workers`);
     await drawn(page);
-    // to set what workers should do takes work besides write, and all of them admin
+    // setting the desired state of workers needs scope work besides write, and for all workers admin
     expect(await page.getByRole("button", { name: /^Ask / }).count()).toBe(0);
-    // the audit log and the tokens are for administrators
+    // the audit log and the tokens are only for administrators
     expect(await page.getByRole("link", { name: /Audit log|Tokens/ }).count()).toBe(0);
     for (const where of ["audit", "tokens"]) {
       await page.goto(`${stage.url}/#/open/${where}`);
@@ -578,7 +578,7 @@ describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
       )
       .toBe(401);
     await expect.poll(() => tokens.innerText()).not.toContain("reader");
-    // the last one that may do everything stays
+    // the last token with admin rights in all namespaces cannot be revoked
     await tokens
       .getByRole("row", { name: /^admin/ })
       .getByRole("button", { name: "Revoke…" })

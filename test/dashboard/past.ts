@@ -1,4 +1,4 @@
-/** Records of a month for a scene, as daemons that had run all the time would have written them. */
+/** A month of records for a scene, as daemons that ran all the time would have written them. */
 import {
   bucketOf,
   emptyRecord,
@@ -12,7 +12,7 @@ import {
 import { openSqlite } from "../../src/sqlite/index.ts";
 import { fillScene } from "./scene.ts";
 
-/** Units a second, the share that fails, how long one takes, how many wait. */
+/** Units per second, the share that fails, milliseconds per unit, and the number of waiting units. */
 const busy: Readonly<
   Record<string, readonly [rate: number, fails: number, tookMs: number, waiting: number]>
 > = {
@@ -25,7 +25,7 @@ const busy: Readonly<
   report: [9, 0, 800, 60],
 };
 
-/** Between 0 and 1, the same for the same number. */
+/** A pseudo-random number between 0 and 1, always the same for the same argument. */
 const noise = (at: number): number => {
   const x = Math.sin(at * 12.9898) * 43758.5453;
   return x - Math.floor(x);
@@ -38,7 +38,7 @@ function recordOf(spec: string, time: number, stepMs: number, now: number): Hist
   const record = emptyRecord();
   const age = now - time;
   const day = 1 + 0.5 * Math.sin((time / 86_400_000) * 2 * Math.PI);
-  // half an hour ago something broke in parse, and what comes after it piles up
+  // half an hour ago parse started to fail; the units of index pile up
   const broken = spec === "parse" && age < 34 * minute;
   const piles = spec === "index" && age < 55 * minute;
   const paused = spec === "report" && age < 21 * minute;
@@ -93,7 +93,7 @@ export async function fillPast(file: string, ns: string, now: number, scale = 1)
     }
     await store.putHistory(writer, rows);
   }
-  // what is there now came in the course of time
+  // the current units
   await fillScene(engine, ns, { scale });
   await engine.close();
 }

@@ -1,4 +1,4 @@
-/** A namespace as a busy one looks: work specs in a chain, workers, failures, a pause; and work that flows while it is looked at. */
+/** A busy namespace: chained work specs, workers, failures, a paused work spec; and work that goes on while the pages are open. */
 import { encodeData, type Coordinate, type WorkerChange } from "../../src/core/index.ts";
 
 const specs: readonly Record<string, unknown>[] = [
@@ -111,11 +111,11 @@ async function add(
   }
 }
 
-/** From 0 to 1, the same for the same name: what fails is spread over the units. */
+/** A number from 0 to 1, always the same for the same name. It spreads the failures over the units. */
 const spread = (name: string): number =>
   (Array.from(name).reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 99_991, 7) % 1000) / 1000;
 
-/** Ends units of a work spec as a worker does: some finish with outputs, some fail. */
+/** Claims units of a work spec and settles them as a worker does: some finish with outputs, some fail. */
 async function run(
   to: Coordinate,
   ns: string,
@@ -244,7 +244,7 @@ export async function fillScene(to: Coordinate, ns: string, { scale = 1 }: Scene
       expiration: Date.now() - 7_140_000,
     },
   ]);
-  // a unit with a history: the lease ended, it was given back, and then it failed
+  // a unit with three attempts: the first expired, the second was retried, the third failed
   const [first] = await to.makeAttempts(ns, [
     { workSpec: "parse", workUnit: unitName(0), worker: "fra-2/5", lifetimeMs: 60_000 },
   ]);
@@ -282,7 +282,7 @@ export async function fillScene(to: Coordinate, ns: string, { scale = 1 }: Scene
   ]);
 }
 
-/** The breaker of a work spec opens: what it needs is down. */
+/** Opens the breaker of a work spec: a server that it needs is down. */
 async function trip(to: Coordinate, ns: string, spec: string): Promise<void> {
   await add(to, ns, spec, 60, { priority: 1 }, 60_000);
   const attempts = await to.requestAttempts(ns, { worker: "ams-2/4", number: 16, workSpecs: [spec] });
@@ -296,7 +296,7 @@ async function trip(to: Coordinate, ns: string, spec: string): Promise<void> {
   );
 }
 
-/** A load of three parts: one is done, one has failures, one is being filled. */
+/** A batch with three child batches: one is done, one has failures, one is not sealed yet. */
 async function fillBatches(to: Coordinate, ns: string): Promise<void> {
   await to.setBatches(ns, [
     { name: "backfill 2024", then: { workSpec: "report", on: "finished" } },
@@ -334,7 +334,7 @@ async function fillBatches(to: Coordinate, ns: string): Promise<void> {
   }
 }
 
-/** Workers that run what there is, a little at a time, until the signal aborts. */
+/** Processes units and adds new ones, a few at a time, until the signal aborts. */
 export async function flowScene(to: Coordinate, ns: string, signal: AbortSignal): Promise<void> {
   const lines: readonly [worker: string, spec: string, number: number, failShare: number][] = [
     ["ams-1/1", "fetch", 16, 0.001],
@@ -345,7 +345,7 @@ export async function flowScene(to: Coordinate, ns: string, signal: AbortSignal)
     ["fra-2/3", "thumbs", 3, 0],
     ["ams-2/3", "archive", 2, 0],
   ];
-  // held for a while, so that there is something to see of what runs
+  // attempts that keep running, so that the pages show running units
   await to.requestAttempts(ns, { worker: "fra-1/4", number: 6, workSpecs: ["parse"], lifetimeMs: 900_000 });
   await to.requestAttempts(ns, { worker: "fra-2/4", number: 5, workSpecs: ["parse"], lifetimeMs: 600_000 });
   await to.requestAttempts(ns, { worker: "ams-1/3", number: 10, workSpecs: ["index"], lifetimeMs: 900_000 });

@@ -1,7 +1,8 @@
 /**
- * Makes the pictures of the documentation: `npm run screenshots`. A daemon with a busy namespace and a month of records, and every
- * page of the dashboard, light, dark and on a phone; and a load that drains, as an animation. With names, only the pictures whose
- * names contain one of them. Those that the documentation shows stand in docs/images, the others in docs/images/gallery.
+ * Makes the pictures of the documentation: `npm run screenshots`. It starts a daemon with a busy namespace and a month of records, and
+ * takes every page of the dashboard in light and dark and on a phone, and an animation of a load that is worked off. With names as
+ * arguments, only the pictures whose names contain one of them. Pictures that the documentation shows go to docs/images, the others to
+ * docs/images/gallery.
  */
 import path from "node:path";
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -24,7 +25,7 @@ interface Picture {
   width?: number;
   height?: number;
   dark?: true;
-  /** What must be there before the picture is taken. */
+  /** The selector of an element that must be present before the picture is taken. */
   until: string;
   act?: (page: Page) => Promise<void>;
 }
@@ -33,7 +34,7 @@ const drawn = "main :is(.card, .start)";
 const line = "[aria-label='Over time'] path.ln";
 const unit = encodeURIComponent(unitName(0));
 
-/** Every page in the light; those that are looked at most in the dark and on a phone; and what an empty namespace shows. */
+/** Every page in light mode, the main pages in dark mode and on a phone, and an empty namespace. */
 const pictures: readonly Picture[] = [
   { name: "home", hash: `#/${ns}?range=1h`, until: line, height: 1000 },
   { name: "home-dark", hash: `#/${ns}?range=24h`, until: line, dark: true, height: 1000 },
@@ -120,7 +121,7 @@ const pictures: readonly Picture[] = [
   { name: "phone-batches", hash: `#/${ns}/batches`, until: "[data-row]", width: 390, height: 844 },
 ];
 
-/** Of a daemon with tokens, as an administrator sees it. */
+/** Pages of a daemon with tokens, as an administrator sees them. */
 const ofAdmins: readonly Picture[] = [
   { name: "tokens", hash: `#/${ns}/tokens`, until: "[data-row]", height: 700 },
   { name: "tokens-dark", hash: `#/${ns}/tokens`, until: "[data-row]", height: 700, dark: true },
@@ -130,7 +131,7 @@ const ofAdmins: readonly Picture[] = [
   { name: "phone-audit", hash: `#/${ns}/audit`, until: "[data-row]", width: 390, height: 844 },
 ];
 
-/** The pictures that pages of the documentation show. */
+/** The pictures that the documentation shows. */
 const inText = [
   "home",
   "flow",
@@ -145,7 +146,7 @@ const inText = [
   "audit",
 ];
 
-/** A load that drains: looks at the same page, five seconds apart, while workers take what waits. */
+/** The animation: pictures of one page, five seconds apart, while workers process a load. */
 async function drain(stage: Stage): Promise<void> {
   const { coordinate } = stage.daemon;
   const load = "photos";
@@ -169,7 +170,7 @@ async function drain(stage: Stage): Promise<void> {
   const started = Date.now();
   let ended = 0;
   for (let frame = 0; frame <= looks; frame++) {
-    // so much is done by then, however fast the machine is: each photo is resized and then published
+    // the number of units done by this frame, on any machine: each photo is resized and then published
     const due = (2 * units * frame) / looks;
     while (ended < due || Date.now() < started + frame * 5000) {
       const attempts =
@@ -209,7 +210,7 @@ async function take(stage: Stage, picture: Picture, token?: string): Promise<voi
     await page.mouse.move(0, 0);
   }
   await page.locator(until).first().waitFor({ state: "attached", timeout: 60_000 });
-  // a few looks, so that there are rates
+  // wait for several updates, so that the page shows rates
   await page.waitForTimeout(5000);
   await act?.(page);
   const folder = inText.includes(name) ? to : path.join(to, "gallery");
@@ -218,7 +219,7 @@ async function take(stage: Stage, picture: Picture, token?: string): Promise<voi
   console.log(name, problems.length === 0 ? "" : problems);
 }
 
-/** Tokens of several scopes, what was done with them, and what was refused. */
+/** Takes the pictures of tokens and of the audit log: tokens of several scopes, their actions, and refused requests. */
 async function takeOfAdmins(): Promise<void> {
   const made: Record<string, string> = {};
   const stage = await openStage((dataDir) => {
@@ -267,7 +268,7 @@ mkdirSync(path.join(to, "gallery"), { recursive: true });
 if (ofAdmins.some(isWanted)) await takeOfAdmins();
 if (wanted.length === 0 || wanted.includes("drain") || pictures.some(isWanted)) await takeAll();
 
-/** Sites that are crawled: some run as many units as they may, some have just had one, most wait for their turn. */
+/** Partitions of a crawler, one per site: some are at their limit, some have just started a unit, most wait for their turn. */
 async function fillPartitions(client: RestClient): Promise<void> {
   await client.setWorkSpecs(ns, [
     {

@@ -1,4 +1,4 @@
-/** The model behind "What if": what must hold of any queue, and what the scheduler promises about shares. */
+/** The model behind "What if": properties of every queue, and the shares that the scheduler guarantees. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { meanDuration, measuredWaits, simulate, type LoadSpec } from "../../src/dashboard/what-if.ts";
@@ -20,12 +20,12 @@ const plan = (slots: number, weights: Record<string, number> = {}) => ({ slots: 
 
 describe("what if", () => {
   test("enough slots leave nothing waiting, too few let the queue grow by what they cannot do", () => {
-    // 20 units in 10 s of 1 s each: two slots
+    // 20 units of 1 s every 10 s need two slots
     const load = { stepMs, specs: [spec({ name: "a", arrivals: steady(20) })] };
     expect(simulate(load, plan(2)).get("a")).toMatchObject({ waits: { p50: 0, p90: 0 }, left: 0 });
     const half = simulate(load, plan(1)).get("a")!;
     expect(half.left).toBe(600);
-    // a unit that comes at the end of the tenth minute waits for as long as the queue takes: five minutes at the end
+    // only units that began count: the last one began in the tenth minute and had arrived five minutes before
     expect(half.waits!.p90).toBeGreaterThan(200_000);
     expect(half.waits!.p90).toBeLessThanOrEqual(300_000);
     expect(simulate(load, plan(0)).get("a")).toMatchObject({ waits: null, left: 1200 });

@@ -1,6 +1,6 @@
 /**
- * The files below deploy/: the systemd units are verified by systemd, the Kubernetes manifests against the schemas of their kinds, and
- * options that the files give are options that there are. No image is built here: that needs a container engine and a registry.
+ * The files in deploy/: systemd verifies the systemd units, the Kubernetes manifests are checked against the schemas of their kinds, and
+ * all options in the files must exist. No image is built here: that needs a container engine and a registry.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, copyFileSync } from "node:fs";
@@ -49,7 +49,7 @@ interface Manifest {
 
 type Model = new (data: object) => { validate(): void };
 
-/** The class of a kind, which knows its schema. */
+/** The class of a Kubernetes kind, which validates against its schema. */
 function modelOf({ apiVersion, kind }: Manifest): Model {
   const found = require(`kubernetes-models/${apiVersion}`) as Record<string, Model | undefined>;
   const model = found[kind];
@@ -77,7 +77,7 @@ describe("kubernetes", () => {
   });
 });
 
-/** The words after `coordinated` in a command of the files. */
+/** The `coordinated` command lines in the files. */
 const daemonCommands = (): [where: string, words: string[]][] => {
   const compose = parse(read("compose.yaml")) as { services: Record<string, { command?: string[] }> };
   const commands: [string, string[]][] = Object.entries(compose.services).map(([name, { command = [] }]) => [

@@ -1,11 +1,11 @@
 /**
- * The code in the documentation is true. The `ts` blocks of a page, one after the other, are a program: it is
- * type-checked against the sources and run. Two comments at the end of a line are checked as well:
+ * Checks the code in the documentation. The `ts` blocks of a page, joined in order, are a program that is type-checked
+ * against the sources and run. Two kinds of comments at the end of a line are checked as well:
  *
  *   unit.status; // => "finished"          the value, deeply equal
  *   await attempt.fail(); // throws gone   the code of the error
  *
- * A `ts test` block is a file of its own for a test runner: its types are checked, and it is not run.
+ * A `ts test` block is a separate file for a test runner: its types are checked, but it is not run.
  */
 import { execFile } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -103,7 +103,7 @@ describe("code", () => {
         ...options,
         incremental: false,
         declaration: false,
-        // a page says `unit.status;` to show a value, and imports once for all its blocks
+        // a page writes `unit.status;` to show a value, and imports once for all its blocks
         noUnusedLocals: false,
         typeRoots: [path.join(root, "node_modules/@types")],
         paths: {
@@ -125,7 +125,7 @@ describe("code", () => {
     expect(found).toEqual([]);
   });
 
-  // one process for all of them: each would spend seconds on loading the same sources
+  // one process runs all pages: separate processes would each spend seconds loading the same sources
   test("runs, and does what the comments say", { timeout: 120_000 }, async () => {
     const runner = path.join(folder, "all.mjs");
     const lines = pages.map((page) => `await import(${JSON.stringify(`./${fileOf(page)}`)}).catch(note);`);

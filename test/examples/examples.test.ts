@@ -1,4 +1,4 @@
-/** Every example runs as a program of its own and checks its own output. */
+/** Every example runs as a separate program and checks its own output. */
 import { execFile } from "node:child_process";
 import { readdirSync } from "node:fs";
 import path from "node:path";
@@ -13,7 +13,7 @@ test("there are examples", () => {
 });
 
 test.each(examples)("%s", { timeout: 60_000 }, async (name) => {
-  // rejects, with all that it printed, when the program does not end with 0
+  // rejects with the program's output when its exit code is not 0
   const { stdout } = await promisify(execFile)(
     process.execPath,
     ["--import", "./examples/typescript.mjs", `examples/${name}`],

@@ -1,6 +1,5 @@
 /**
- * The first hour of somebody new: the package as it is published, in an empty folder. What is printed is compared with what a
- * reader is promised.
+ * The first hour of a new user: the published package in an empty folder. The output is compared with what the documentation promises.
  */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -60,7 +59,7 @@ const coordinate = (...words: string[]): Promise<Ran> =>
     ...words,
   ]);
 
-/** As a program of the folder is compiled: the package brings its types. */
+/** Compiles a program in the folder against the types of the package. */
 const compile = (file: string, options = ["--noEmit", "--module", "nodenext"], cwd = folder): Promise<Ran> =>
   run(
     process.execPath,
@@ -73,7 +72,7 @@ const compile = (file: string, options = ["--noEmit", "--module", "nodenext"], c
     cwd,
   );
 
-/** The tarball, made from a copy: `npm pack` builds, and the other tests use what is built here. */
+/** Makes the tarball from a copy of the sources: `npm pack` builds, and must not change the build that other tests use. */
 async function pack(): Promise<string> {
   const copy = path.join(place, "copy");
   mkdirSync(copy);

@@ -1,6 +1,6 @@
 /**
- * docs/mistakes.md: each mistake of its table is made here, and what is said is what the page says. A `…` on the page stands for
- * what differs from place to place.
+ * docs/mistakes.md: the tests make each mistake of its table and compare the message with the page. A `…` on the page stands for text
+ * that varies.
  */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -46,7 +46,7 @@ async function start(given: Partial<Config>): Promise<string> {
   return daemon.urls[0]!;
 }
 
-/** What a daemon with these settings says before it ends. */
+/** The error message of a daemon that refuses to start with these settings. */
 async function refusal(given: Partial<Config>): Promise<string> {
   try {
     await start(given);
@@ -128,7 +128,7 @@ const config = (...argv: string[]): Promise<string> => thrown(() => readConfig(a
 const worker = (options: object): Promise<string> =>
   thrown(() => new Worker(openMemory().namespace(), options));
 
-/** By the first column of the page. */
+/** Makes each mistake and returns the message, by the first column of the table. */
 const made: Readonly<Record<string, () => Promise<string>>> = {
   "No daemon runs": () => cli("summary", "--address", "http://127.0.0.1:1"),
   "A daemon runs already": () => refusal({ http: [open.replace("http://", "")] }),
@@ -191,7 +191,7 @@ const made: Readonly<Record<string, () => Promise<string>>> = {
     }),
 };
 
-/** The text of the page as a pattern: `…` is anything, white space may be broken elsewhere. */
+/** The text of the page as a pattern: `…` matches anything on a line, and white space matches any white space. */
 const pattern = (said: string): RegExp =>
   new RegExp(
     said

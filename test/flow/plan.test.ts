@@ -22,7 +22,7 @@ import {
 } from "../../src/flow/index.ts";
 import { openMemory, type CoordinateHandle } from "../../src/index.ts";
 
-// CommonJS, whose types and values differ in where the class is
+// loaded with require: in the CommonJS module the types export the class in another place than the code
 const Ajv = createRequire(import.meta.url)("ajv") as new (options: object) => {
   compile(schema: object): (value: unknown) => boolean;
 };

@@ -1,10 +1,10 @@
-/** The program of worker processes as JavaScript: a process cannot run the sources themselves on Node 20. */
+/** The program of worker processes, compiled to JavaScript: Node 20 cannot run the TypeScript sources. */
 import { execFileSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import path from "node:path";
 
 const root = path.join(import.meta.dirname, "../..");
-/** With a package.json above it, as the package has it. */
+/** The parent folder contains a package.json, as in the package. */
 const out = path.join(root, "node_modules/.cache/jobs-test/dist");
 
 const newest = (folder: string): number =>
@@ -14,14 +14,14 @@ const newest = (folder: string): number =>
     ),
   );
 
-/** A file of the package as it is built: after `npm run build` from there, else made here once. */
+/** A built file of the package: from dist/ if `npm run build` is up to date, or else from a build made here once. */
 export function builtFile(file: string): string {
   const sources = newest(path.join(root, "src"));
   for (const place of [path.join(root, "dist"), out]) {
     const found = path.join(place, file);
     if (existsSync(found) && statSync(found).mtimeMs > sources) return found;
   }
-  // types are checked elsewhere; without that it takes two seconds
+  // types are checked elsewhere; without type checks the build takes two seconds
   const off = ["--incremental", "--declaration", "--sourceMap", "--inlineSources"].flatMap((name) => [
     name,
     "false",

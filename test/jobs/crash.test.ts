@@ -1,4 +1,4 @@
-/** What dies, and what becomes of the jobs: processes, supervisors and daemons are killed without notice. */
+/** What happens to jobs when processes, supervisors and daemons are killed without notice. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ import { descendants, isAlive, until } from "../worker/process/processes.ts";
 import { builtFile } from "./built.ts";
 import { Bench, fn, functions, linesOf, quick, sqliteStack } from "./stack.ts";
 
-/** Processes that were started here, so that none is left. */
+/** The processes started here, so that none is left running. */
 const started = new Set<ChildProcess>();
 
 async function startProcess(file: string, args: readonly string[], serves: RegExp): Promise<ChildProcess> {

@@ -1,4 +1,4 @@
-/** Jobs that are scheduled at the same moment are added together, and each call stays what it is alone. */
+/** Jobs that are scheduled at the same moment are added with one request, and each call gets its own result. */
 import { expect, test } from "vitest";
 import { Engine, override, type WorkUnitInput } from "../../src/core/index.ts";
 import { openJobs, type Jobs } from "../../src/jobs/index.ts";
@@ -6,7 +6,7 @@ import { MemoryStore } from "../../src/memory/index.ts";
 
 const fn = { module: "./sums.mjs", export: "add" };
 
-/** With the number of jobs of each call that added some. */
+/** `calls` has the number of jobs of each add. */
 async function open(): Promise<{ engine: Engine; jobs: Jobs; calls: number[] }> {
   const engine = new Engine(new MemoryStore());
   const calls: number[] = [];

@@ -1,10 +1,10 @@
-/** Functions as they are written: who must allow them, and what they can do where they run. */
+/** Inline functions, sent as source text: who must allow them, and what they may do in the worker process. */
 import { generateKeyPairSync } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Jobs, JobPool } from "../../src/jobs/index.ts";
 import { Bench, fn, quick, sqliteStack } from "./stack.ts";
 
-/** Made of text, so that nothing has been put into it by a compiler. */
+/** Made from text, so that no compiler has added code to the function. */
 const made = (source: string): ((...args: readonly unknown[]) => unknown) =>
   (0, eval)(`(${source}\n)`) as (...args: readonly unknown[]) => unknown;
 
@@ -54,7 +54,7 @@ describe("inline functions", () => {
     expect(await (await own.schedule(fn("add"), { args: [1, 2] })).wait()).toBe(3);
     expect((await job.load()).state).toBe("NEW");
     await plain.stop();
-    // nor does one run a unit that somebody put into the other work spec
+    // a unit with an inline function in the ordinary work spec does not run either
     const [row] = await bench.coordinate.getWorkUnits(own.namespace, job.workSpec, [job.id]);
     await bench.coordinate.addWorkUnits(own.namespace, "jobs", [{ name: job.id, data: row!.data }]);
     const open = await own.startPool({ ...quick, workers_nr_max: 1, inline: true });

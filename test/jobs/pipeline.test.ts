@@ -1,4 +1,4 @@
-/** Several jobs are given to a process before the first has ended: they run in order, and what has not begun is known. */
+/** A process gets several jobs before the first has ended: they run in order, and the runner knows which have not started. */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -23,7 +23,7 @@ beforeEach(() => {
 });
 afterEach(() => runner.close());
 
-/** With a process that is ready. Nothing is given up, however slow the machine is, unless it is said when. */
+/** Opens a runner with a ready process. By default it never gives up jobs that have not started, even on a slow machine. */
 async function open(beginMs = longMs): Promise<void> {
   runner = new ProcessRunner({
     beginMs,
@@ -114,7 +114,7 @@ test("behind one that never lets go nothing begins, and it is known soon", { tim
   const halt = new AbortController();
   const first = run("spin", [], { signal: halt.signal });
   const others = [run("note", [file, "1"]), run("note", [file, "2"])];
-  // while the first still runs
+  // the others are given up while the first still runs
   expect(await Promise.all(others)).toEqual([null, null]);
   halt.abort(new Error("enough"));
   expect(await first).toMatchObject({ state: "ERROR", category: "HALTED" });

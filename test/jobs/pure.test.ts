@@ -51,7 +51,7 @@ describe("JSON", () => {
   test("what is JSON comes back as it is", () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
-        // JSON has one zero
+        // JSON does not distinguish 0 and -0
         const plain: unknown = JSON.parse(JSON.stringify(value));
         expect(JSON.stringify(jsonValue(value, "it"))).toBe(JSON.stringify(plain));
       }),
@@ -89,7 +89,7 @@ describe("JSON", () => {
 describe("inline functions", () => {
   const outside = 3;
   const made = (source: string): ((...args: never[]) => unknown) =>
-    // the functions are made of text, so that nothing has been put into them by a compiler
+    // the functions are made from text, so that no compiler has added code to them
     (0, eval)(`(${source}\n)`) as (...args: never[]) => unknown;
 
   test.each([
@@ -167,7 +167,7 @@ test("events: in order, from where one likes, to the end; too old ones are gone"
 test("data loop: whatever the moment at which a report comes, it is dealt with", async () => {
   const events = new EventLog(() => 1);
   const loop = new DataLoop(events);
-  // each report comes some steps after the one before was stored
+  // each report arrives another number of microtasks after the previous one was stored
   for (let steps = 0; steps < 20; steps++) {
     await loop.push("J", `a${steps}`, Promise.resolve({}));
     for (let step = 0; step < steps; step++) await Promise.resolve();

@@ -1,4 +1,4 @@
-/** What the suite of jobs runs on: a store with an engine, real worker processes, files to look at. */
+/** The environment of the jobs suite: a store with an engine, real worker processes, and files for output. */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -21,7 +21,7 @@ export interface Stack {
 }
 
 export const engineOn = (store: Store): Engine => new Engine(store, { clock: systemClock() });
-/** As whoever opens a store does: what was lost ends without anybody asking. */
+/** Runs housekeeping, as `connect` does for a store: lost jobs end without any request. */
 export const housekept = (engine: Engine): HousekeptHandle => new HousekeptHandle(engine, { everyMs: 200 });
 
 export const sqliteStack: Stack = {
@@ -42,13 +42,13 @@ export const sqliteStack: Stack = {
 
 export const functions = path.join(import.meta.dirname, "functions");
 
-/** An export of the functions of the tests, as a path that counts from the roots of the workers. */
+/** An export of the test functions, with a path relative to the roots of the workers. */
 export const fn = (name: string): { module: string; export: string } => ({
   module: "./sums.mjs",
   export: name,
 });
 
-/** Quick enough for tests, and slow enough for a machine that has other things to do. */
+/** Fast enough for tests, and slow enough for a busy machine. */
 export const quickSingle: JobWorkerOptions = {
   roots: [functions],
   execArgv: [],
@@ -80,7 +80,7 @@ export class Bench {
     return new Bench(opened.coordinate, () => opened.close());
   }
 
-  /** Jobs in a namespace of their own. */
+  /** Jobs in a new namespace. */
   jobs(options: JobsOptions = {}): Jobs {
     return openJobs(this.coordinate, { namespace: `jobs-${++namespaces}`, ...options });
   }
@@ -101,6 +101,6 @@ export function linesOf(file: string): string[] {
       .split("\n")
       .filter((line) => line !== "");
   } catch {
-    return []; // nobody wrote to it yet
+    return []; // the file does not exist yet
   }
 }

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { SortedList } from "../../src/core/index.ts";
 
-/** Items with identity: the list finds them by order, and may find them again by where the last one was. */
+/** Objects, not numbers: the list finds items by order, and may start the next search where it found the last item. */
 interface Item {
   key: number;
 }
@@ -48,7 +48,7 @@ describe("a sorted list", () => {
           expect([...list].map(({ key }) => key)).toEqual(expected);
           expect(list.size).toBe(expected.length);
           expect(list.first()?.key).toBe(expected[0]);
-          // to expect something is slow: once for all
+          // one expect for all keys, because expect is slow
           expect(expected.filter((key) => list.isBehindAdded((other) => other.key - key))).toEqual([]);
           const from = keys[0] ?? 0;
           expect([...list.from(({ key }) => key >= from)].map(({ key }) => key)).toEqual(

@@ -1,4 +1,4 @@
-/** Random histories of batches in batches: what each counts is what its units and inner batches are, and each makes its unit once. */
+/** Random histories of nested batches: the counts match the units and child batches, and each batch makes its unit once. */
 import { expect, test } from "vitest";
 import {
   batchOf,
@@ -17,13 +17,13 @@ const ns = "n";
 const batches = ["outer", "inner", "innermost", "beside"];
 const names = Array.from({ length: 8 }, (_, i) => `u${i}`);
 
-/** How an inner batch counts: as a unit that has ended once it ended, unless units of it came back. */
+/** How a child batch counts in its parent: as an ended unit once it has ended, unless some of its units were retried. */
 function outcome({ doneTime, total, finished, failed }: BatchRow): "finished" | "failed" | "open" {
   if (doneTime === 0 || finished + failed < total) return "open";
   return failed > 0 ? "failed" : "finished";
 }
 
-/** What has ended and was deleted stays counted, but for failures in a batch that is not done: they would hold it up for ever. */
+/** Ended units stay counted after they are deleted, except failed units of a batch that is not done: they would block it forever. */
 type Deleted = Pick<WorkUnitRow, "labels" | "status">;
 
 async function check(engine: Engine, deleted: readonly Deleted[], history: string): Promise<void> {

@@ -1,6 +1,6 @@
 /**
- * Random histories for an engine and the model. A step is plain data; which attempts and units it means is looked up in the
- * model when it is performed. After every step all that can be seen is compared.
+ * Random histories for an engine and the model. A step is plain data; the attempts and units that it refers to are looked up in
+ * the model when it is performed. After every step the complete visible state is compared.
  */
 import assert from "node:assert/strict";
 import fc from "fast-check";
@@ -39,13 +39,13 @@ export interface Real {
   clock: ManualClock;
   ns: string;
   measure: Measure;
-  /** What the scheduler draws next, 0 to 1. */
+  /** The next random number of the scheduler, 0 to 1. */
   draw: { value: number };
-  /** After how many steps everything is compared; 1, more where a look costs more. */
+  /** The number of steps between comparisons: 1, or more for stores with slow reads. */
   compareEvery: number;
 }
 
-/** The model, the engine, and which of their attempts and units are the same. */
+/** The model, the engine, and the mapping between their attempts and units. */
 class Both {
   readonly model = new Model();
   readonly real: Real;
@@ -53,7 +53,7 @@ class Both {
   readonly units = new Map<ModelUnit, number>();
   /** Attempts that were handed out, oldest first. */
   readonly given: ModelAttempt[] = [];
-  /** What the store had counted before. */
+  /** The store's count of late units before the history started. */
   readonly lateBefore: number;
 
   constructor(real: Real) {
@@ -70,7 +70,7 @@ class Both {
     return this.real.ns;
   }
 
-  /** A unit keeps its id, and units that were made later have higher ones. */
+  /** Checks that a unit keeps its id, and records it. `compare` checks that later units have higher ids. */
   learnUnit(unit: ModelUnit, id: number): void {
     const known = this.units.get(unit);
     assert.equal(id, known ?? id, `the id of ${unit.name}`);
@@ -90,7 +90,7 @@ async function codeOf(answer: Promise<unknown>): Promise<string | null> {
   }
 }
 
-// ---- what the steps are about
+// ---- values for the steps
 
 const workerNames = ["w1", "w2"];
 const queueNames = ["p", "q"];
@@ -136,7 +136,7 @@ const requires = fc.constantFrom<string[][]>(
   ["zone!=eu"],
   ["zone=eu", "version<=2.1.0"],
 );
-/** No share that weights and times give is one of these. */
+/** Values that never equal a boundary between the shares of work specs. */
 const draw = fc.constantFrom(0, 0.2345678, 0.5678901, 0.9123457);
 
 const pick = <Item>(items: readonly Item[], number: number): Item | undefined =>
@@ -180,7 +180,7 @@ type Put = {
   data?: object | undefined;
   priority: number;
   delay: number;
-  /** Picks from the units that there are, and then from those of the same add. */
+  /** Picks from the existing units, followed by those of the same add. */
   after?: { pick: number; hard: boolean }[] | undefined;
   queues: string[];
   labels: string[];
@@ -213,7 +213,7 @@ async function add(both: Both, spec: string, units: readonly Put[]): Promise<boo
         : [{ ...target, hard }];
     });
     const there = model.find(spec, rest.name);
-    // how old a late unit is that had to wait for others is not promised: it begins anew
+    // the age of a late unit that had dependencies is not guaranteed: a delay makes it start again
     const delay = there?.late === true && there.needs.length > 0 ? Math.max(10, rest.delay) : rest.delay;
     return { ...rest, delay, data: encoded(data), ...(needs !== undefined && { needs }) };
   });
@@ -251,7 +251,7 @@ async function add(both: Both, spec: string, units: readonly Put[]): Promise<boo
   return true;
 }
 
-/** Each waits for the one before. */
+/** Each unit depends on the previous one. */
 operations.define(
   "add chain",
   3,
@@ -303,7 +303,7 @@ const ready = fc.oneof(
   { weight: 4, arbitrary: fc.constantFrom("+0", "+1", "+2") },
 );
 
-/** `+1` stands for a work spec that has something for a worker with these labels. */
+/** `+1` stands for a work spec that has units for a worker with these labels. */
 const specOf = ({ model }: Both, spec: string, labels: readonly string[] = []): string =>
   spec.startsWith("+") ? (pick(model.open(labels), Number(spec.slice(1)))?.name ?? "a") : spec;
 
@@ -315,7 +315,7 @@ operations.define(
   (both, { spec, ...asked }) => request(both, { ...asked, only: specOf(both, spec, asked.labels), draw: 0 }),
 );
 
-/** Of whatever work spec the scheduler chooses. */
+/** The scheduler chooses the work spec. */
 operations.define(
   "request",
   5,
@@ -362,7 +362,7 @@ operations.define(
   },
 );
 
-/** Why each work spec may be chosen or not, and its share by weight and by what was done. */
+/** Why each work spec may or may not be chosen, its share by weight, and its measured share. */
 operations.define("explain", 3, 1, fc.record({ labels: workerLabels }), async (both, { labels }) => {
   const { model, engine, ns } = both;
   const rounded = <Value extends number | null>(value: Value, digits: number): Value =>
@@ -541,7 +541,7 @@ operations.define(
   async (both, { ms }) => {
     both.model.advance(ms);
     both.real.clock.advance(ms);
-    // timers take effect before leases of the same look
+    // a read applies timers before expired leases, as the model does
     if (both.model.units.some(({ deadline, expires }) => deadline > 0 || expires > 0))
       await both.engine.tally(both.ns);
     return true;
@@ -573,7 +573,7 @@ const selected = ({ model }: Both, spec: string, where: WorkUnitSelection): Mode
         (where.label === undefined || unit.labels.includes(where.label)),
     );
 
-/** A verb on selected units, which answers how many it changed. */
+/** A verb on selected units that returns the number of changed units. */
 function changing<Args extends object>(
   kind: string,
   weight: number,
@@ -643,7 +643,7 @@ changing(
 
 // ---- work specs
 
-/** Points a minute; all that they give in milliseconds are exact. */
+/** Points per minute, chosen so that the points for any number of milliseconds are exact. */
 const aging = fc.constantFrom<(number | undefined)[]>(undefined, 0, 60_000 / 16, 60_000 / 64);
 
 operations.define(
@@ -758,7 +758,7 @@ operations.define(
       ...flow,
       ...choice,
       aging: changedAging(old, aging, both.model.now),
-      // histories that were stored before there were breakers have none
+      // histories stored before breakers existed have no breaker
       breaker: breaker ?? null,
       backoff,
       retention: { ...(finished && { finished }), ...(failed && { failed }) },
@@ -859,7 +859,7 @@ function forgetLanes(spec: ModelSpec): void {
   if (!isLaned(spec)) spec.fullOf.clear();
 }
 
-/** The work specs of the beginning: `a` goes to `b`, `c` to itself. */
+/** The initial work specs: `a` chains to `b`, and `c` to itself. */
 async function setSpecs(both: Both): Promise<void> {
   await setSpec(both, { name: "a", then: "b" });
   await setSpec(both, { name: "b" });
@@ -912,7 +912,7 @@ operations.define(
   },
 );
 
-/** Messages come in the order of calls; within a call in the order told, where that is promised. */
+/** Messages come in the order of calls; within a call in the order of the model, unless that order is not guaranteed. */
 function takeOut({ model }: Both, queue: string, messages: readonly QueueMessage[], max: number): void {
   const waiting = model.queues.get(queue) ?? [];
   assert.equal(messages.length, Math.min(max, waiting.length), `messages of ${queue}`);
@@ -949,7 +949,7 @@ const isSame = (message: QueueMessage, expected: ModelMessage): boolean =>
 
 // ---- comparing
 
-/** Where the model does not promise a moment, the one that was seen holds from then on. */
+/** If the model does not define a time, it takes over the time that the engine returned. */
 function learnTimes(attempt: ModelAttempt | undefined, row: AttemptRow): void {
   if (attempt?.start !== null) return;
   attempt.start = row.startTime;
@@ -1029,10 +1029,10 @@ function compareUnit(both: Both, row: WorkUnitRow, unit: ModelUnit): void {
   );
 }
 
-/** Everything that can be seen is the same. */
+/** Compares the complete visible state. */
 async function compare(both: Both): Promise<void> {
   const { model, engine, ns } = both;
-  // the order of looks is no part of the promise: first the units, then the counts, or the other way round
+  // the order of reads must not matter, so it varies
   const specs = model.now % 2 === 0 ? model.specs : [...model.specs].reverse();
   for (const { name } of specs) {
     const { rows } = await engine.listWorkUnits(ns, name);
@@ -1107,7 +1107,7 @@ async function compareHistory(both: Both): Promise<void> {
 export const modelHistories = operations.histories(80);
 export const modelFloors = operations.floors;
 
-/** Performs a history on both; throws where they differ. */
+/** Performs a history on both. Throws if they differ. */
 export async function performModel(real: Real, history: readonly Step[]): Promise<void> {
   const both = new Both(real);
   await setSpecs(both);

@@ -1,6 +1,6 @@
 /**
- * Random operations for two engines at once. An operation is plain data, so that a history can be printed, made shorter and
- * kept as a regression case; what it refers to (attempts, units to wait for) is looked up when it is performed.
+ * Random operations for two engines at once. An operation is plain data, so that a history can be printed, shortened and
+ * kept as a regression case. The attempts and units that it refers to are looked up when it is performed.
  */
 import fc from "fast-check";
 import type { Page, WorkUnitRow } from "../../src/core/index.ts";
@@ -38,7 +38,7 @@ operation(
 );
 
 async function sweep(pair: Pair): Promise<void> {
-  // expired leases and elapsed delays may have been moved before, by whatever read them: a tally moves all, so that the rest is the same
+  // one store may already have applied expired leases and elapsed delays in a read: a tally applies all of them, in both stores
   for (const { engine, ns } of sides(pair)) await engine.tally(ns);
   await both(pair, ({ engine }) => engine.sweep(100_000));
 }
@@ -78,7 +78,7 @@ export const largeHistories = fc
 
 export const floors = operations.floors;
 
-/** A whole history, from nothing to nothing. */
+/** Performs a whole history, from an empty namespace to its deletion. */
 export async function performAll(pair: Pair, steps: readonly Step[]): Promise<void> {
   await performSteps(pair, steps);
   await compareAll(pair);
@@ -100,7 +100,7 @@ async function performSteps(pair: Pair, steps: readonly Step[]): Promise<void> {
   }
 }
 
-/** Everything that can be seen of a namespace. */
+/** Compares the complete visible state of a namespace. */
 async function compareAll(pair: Pair): Promise<void> {
   const ask = (verb: (side: Side) => Promise<unknown>): Promise<unknown> => both(pair, verb);
   await ask(({ engine, ns }) => engine.tally(ns));
@@ -108,7 +108,7 @@ async function compareAll(pair: Pair): Promise<void> {
   await ask(({ engine, ns }) => engine.listWorkers(ns));
   await ask(({ engine, ns }) => engine.listWorkSpecs(ns));
   await ask(({ engine, ns }) => engine.readLocks(ns, paths));
-  // of a sample each store may take its own: where units are handed out by partition there is no one order to take it from
+  // estimates come from a sample, which differs between stores: with claims by partition there is no single order of units
   await ask(async ({ engine, ns }) =>
     (await engine.waitingSince(ns)).map((row) => (row.exact ? row : { ...row, since: null })),
   );

@@ -1,13 +1,13 @@
 /**
- * Which id of one store is which of another. Ids are opaque: a store may leave numbers out, as one does that takes them by
- * the block. So the answers of two stores are compared by learning, at each place where an id stands, which two belong
- * together; from then on they must stay together. Names of attempts are the id of their unit and a number.
+ * Maps the ids of one store to those of another. Ids are opaque: a store that allocates them in blocks may skip numbers. So the
+ * comparison of two responses learns, wherever an id occurs, which two ids belong together. From then on the pair must not
+ * change. The name of an attempt is the id of its unit and a number.
  */
 export class Ids {
   readonly #units = new Pairing();
   readonly #specs = new Pairing();
 
-  /** The other store's answer with the ids that the memory store has for the same things. */
+  /** The response of the other store, with the memory store's ids of the same objects. */
   translated(got: unknown, expected: unknown): unknown {
     if (Array.isArray(got) && Array.isArray(expected))
       return got.map((one: unknown, i) => this.translated(one, expected[i]));
@@ -24,7 +24,7 @@ export class Ids {
     return answer;
   }
 
-  /** The other store's name for an attempt. What was never seen is the same for both. */
+  /** The other store's name of an attempt. Unknown ids are the same in both stores. */
   attempt(name: string): string {
     const [unit = "", number = ""] = name.split(".");
     return `${this.#units.otherOf(Number(unit)) ?? unit}.${number}`;
@@ -39,10 +39,10 @@ export class Ids {
 
 const attemptName = /^(\d+)\.(\d+)$/;
 
-/** By where it stands, not by its look: a unit may be named like an attempt. */
+/** Whether a value is the name of an attempt. The key decides, not the form: a unit may have a name like an attempt's. */
 function namesAttempt(key: string, value: string, of: Record<string, unknown>): boolean {
   if (["id", "attempt", "origin"].includes(key)) return true;
-  // of a page of attempts, the last one
+  // the cursor of a page of attempts is the last attempt
   return (
     key === "next" && Array.isArray(of.rows) && (of.rows.at(-1) as { id?: unknown } | undefined)?.id === value
   );
@@ -54,18 +54,18 @@ const isPlain = (value: unknown): value is Record<string, unknown> =>
   !Array.isArray(value) &&
   Object.getPrototypeOf(value) === Object.prototype;
 
-/** Pairs of numbers, each of which is in one pair only. */
+/** Pairs of numbers; each number is in one pair only. */
 class Pairing {
   readonly #memory = new Map<number, number>();
   readonly #other = new Map<number, number>();
 
-  /** The partner of the other store's id; a new one finds its partner here. */
+  /** The memory store's id for an id of the other store. A new id is paired with `memory`. */
   learn(other: number, memory: number): number {
     if (!this.#memory.has(other) && !this.#other.has(memory)) {
       this.#memory.set(other, memory);
       this.#other.set(memory, other);
     }
-    // one whose partner is somebody else's must not look right by chance
+    // NaN for an id whose partner is already in another pair, so that the comparison fails
     return this.#memory.get(other) ?? NaN;
   }
 

@@ -1,4 +1,4 @@
-/** Random histories of a work spec with many partitions: whose turn it is, by a plain search through all units. */
+/** Random histories of a work spec with many partitions, compared with a model that finds the next partition by a full search. */
 import { expect, test } from "vitest";
 import {
   encodeData,
@@ -12,7 +12,7 @@ import { MemoryStore } from "../../src/memory/index.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
 
 const ns = "n";
-/** More than a stretch of the ring holds. */
+/** More partitions than one chunk of a sorted list holds. */
 const partitions = Array.from({ length: 1200 }, (_, i) => `p${String(i).padStart(4, "0")}`);
 
 interface Rules {
@@ -25,13 +25,13 @@ interface Unit {
   name: string;
   priority: number;
   runs: boolean;
-  /** It was claimed before. */
+  /** Whether the unit has been claimed before. */
   begun: boolean;
 }
 
 const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || (a.name < b.name ? -1 : 1);
 
-/** What has not ended, by partition. */
+/** The units that have not ended, by partition. */
 class Model {
   readonly #rules: Rules;
   readonly #units = new Map<string, Unit[]>();
@@ -64,7 +64,7 @@ class Model {
     units[index]!.runs = false;
   }
 
-  /** The unit of the partition that may be handed out, and how urgent the partition is. */
+  /** The next unit that the partition may hand out, and the rank of the partition. */
   #next(units: readonly Unit[]): { unit: Unit; rank: number } | undefined {
     const { fair, limit, ordered } = this.#rules;
     const waiting = units.filter(({ runs }) => !runs).sort(byClaim);
@@ -98,7 +98,7 @@ class Model {
   }
 }
 
-/** The first partition of the rank, in the order of names, for which the test is true. */
+/** The first partition of the rank, by name, for which `isNext` is true. */
 function first(
   open: ReadonlyMap<string, { rank: number }>,
   rank: number,

@@ -1,4 +1,4 @@
-/** How many of the random operations do something, by their kind: tests that are mostly refused find nothing. */
+/** Counts how many random operations take effect, by kind: tests whose operations are mostly refused find nothing. */
 import assert from "node:assert/strict";
 
 export class Measure {
@@ -12,8 +12,8 @@ export class Measure {
   }
 
   /**
-   * Fails when fewer were accepted than the floor of a kind says, by more than chance does: four standard deviations. A kind that was
-   * hardly asked for is not judged.
+   * Fails when the accepted share of a kind is below its floor by more than four standard deviations. Kinds with fewer than `min`
+   * operations are not checked.
    */
   check(floors: ReadonlyMap<string, number>, min = 300): void {
     const low = [...floors].flatMap(([kind, floor]) => {

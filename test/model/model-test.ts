@@ -1,4 +1,4 @@
-/** The test of the model on one store: a store's test file only says how it is opened. */
+/** The model test for one store. The test file of a store only defines how to open it. */
 import { Engine, keepsHistory, ManualClock, type Store } from "../../src/core/index.ts";
 import { modelFloors, modelHistories, performModel } from "./commands.ts";
 import { Measure } from "./measure.ts";
@@ -9,7 +9,7 @@ import { storedHistories } from "./regressions.ts";
 export interface ModelTest {
   file: string;
   name: string;
-  /** A store and a namespace in it that has nothing yet. */
+  /** A store and an empty namespace in it. */
   open: () => Promise<{ store: Store; ns: string; close: () => Promise<void> }>;
   runs: { fixed: number; fresh: number };
   compareEvery?: number;
@@ -25,7 +25,7 @@ export async function checkModel({ file, name, open, runs, compareEvery = 1 }: M
     try {
       await performModel({ engine, clock, ns, measure, draw, compareEvery }, history);
     } finally {
-      // the next history may begin at the same time in the same store
+      // discard the records: the next history may start at the same time in the same store
       if (keepsHistory(store)) store.historyCounts.take(Infinity);
       await close();
     }

@@ -1,4 +1,4 @@
-/** Random histories on the engine and on a separate model: what can be seen is the same after every step. */
+/** Random histories on the engine and on a separate model: the visible state is the same after every step. */
 import { test } from "vitest";
 import { MemoryStore } from "../../src/memory/index.ts";
 import { checkModel } from "./model-test.ts";

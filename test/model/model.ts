@@ -1,9 +1,9 @@
 /**
- * A model of the whole life of a unit that is small enough to be believed: plain lists, looked through from end to end, and
- * every rule written a second time. It shares no code with the engine or a store but the bytes of names.
+ * A model of the whole life of a unit, small enough to verify by reading: plain lists that are searched from end to end, and a
+ * second implementation of every rule. It shares no code with the engine or a store except the conversion of names to bytes.
  *
- * Each verb is one call. The ends of units in it are told in the order of its changes; what follows for dependents comes
- * after them, level by level, in the order of unit ids; a change to a unit for which something still follows has that first.
+ * Each verb is one call. Messages about ended units come in the order of its changes. Consequences for dependents come after
+ * them, level by level, in the order of unit ids. A change to a unit with pending consequences applies them first.
  */
 import { nameToBytes } from "../../src/core/index.ts";
 
@@ -21,29 +21,29 @@ export interface ModelAttempt {
   number: number;
   worker: string;
   status: "pending" | "expired" | "finished" | "failed" | "retryable";
-  /** Null where the moment is not promised: a failure that follows from a lease that ended some time ago. */
+  /** Null if the time is not guaranteed: a failure caused by a lease that expired some time ago. */
   start: number | null;
   end: number | null;
   expiration: number | null;
   data: string | null;
   late: boolean;
-  /** Why it failed the unit; null when it has not. */
+  /** Why the attempt failed the unit; null if it did not. */
   reason: string | null;
-  /** The unit was taken from it. */
+  /** The attempt no longer holds the unit. */
   replaced: boolean;
-  /** It was taken while it ran, and its worker has not settled it since. */
+  /** The attempt lost the unit while it was running, and its worker has not settled it since. */
   lost: boolean;
 }
 
 export interface ModelNeed {
   unit: ModelUnit;
   hard: boolean;
-  /** Once met it stays met, whatever becomes of that unit. */
+  /** Once met, it stays met, whatever happens to that unit. */
   met: boolean;
 }
 
 export interface ModelUnit {
-  /** In the order in which units were made. */
+  /** Ascending, in the order in which units were made. */
   id: number;
   spec: string;
   name: string;
@@ -52,24 +52,24 @@ export interface ModelUnit {
   notBefore: number;
   created: number;
   attempts: ModelAttempt[];
-  /** Attempts since it was added or reset, without those that were given back untried. */
+  /** Attempts since the unit was added or reset, except those returned as untried. */
   tries: number;
   needs: ModelNeed[];
   queues: readonly string[];
   labels: readonly string[];
   partition: string;
-  /** In place of what its work spec says; 0 is unlimited. */
+  /** Overrides the setting of its work spec; 0 is unlimited. */
   maxRetries: number | undefined;
-  /** When it is late, and when it is of no use unless it has begun; 0 is never. */
+  /** `deadline`: when the unit becomes late. `expires`: when it fails unless it has started. 0 is never. */
   deadline: number;
   expires: number;
-  /** It waited when its deadline had passed: it goes first from then on. */
+  /** The unit was still waiting at its deadline. From then on it is claimed first. */
   late: boolean;
-  /** What the units of its work spec had gained when it began to wait. */
+  /** The aging points of its work spec when the unit started to wait. */
   behind: number;
-  /** When it was last added again or reset; 0 is never. */
+  /** When the unit was last added again or reset; 0 is never. */
   since: number;
-  /** The attempt whose output made it. */
+  /** The attempt whose output made the unit. */
   origin: ModelAttempt | null;
   deleted: boolean;
 }
@@ -83,7 +83,7 @@ export interface ModelBreaker {
   slow: boolean;
 }
 
-/** What a breaker has counted, and since when it is tripped; null is not. */
+/** The outcomes that a breaker has counted, and since when it is open (null: closed). */
 export interface ModelTrip {
   outcomes: { at: number; good: boolean }[];
   from: number;
@@ -95,7 +95,7 @@ export interface ModelTrip {
 
 export const noTrip = (): ModelTrip => ({ outcomes: [], from: 0, since: null, until: 0, left: 0, good: 0 });
 
-/** Closed by a person, or by probes that finished. */
+/** Closes the breaker, after an operator's request or successful probes. */
 export function closeBreaker({ trip }: ModelSpec): void {
   if (trip.since === null) return;
   trip.from = Math.max(trip.since, trip.from) + 1;
@@ -103,7 +103,7 @@ export function closeBreaker({ trip }: ModelSpec): void {
   trip.outcomes = [];
 }
 
-/** How much priority units gain in a minute, since when, and what they had gained by then. */
+/** The priority points that units gain per minute, since when, and the points gained before that. */
 export interface ModelAging {
   pace: number;
   since: number;
@@ -113,7 +113,7 @@ export interface ModelAging {
 const gained = ({ pace, since, points }: ModelAging, at: number): number =>
   points + (at > since ? (pace * (at - since)) / 60_000 : 0);
 
-/** What units have gained is theirs, whatever they gain from now on. */
+/** Changes the pace. Units keep the points that they have gained. */
 export const changedAging = (old: ModelAging, pace: number, now: number): ModelAging =>
   pace === old.pace ? old : { pace, since: now, points: gained(old, now) };
 
@@ -122,9 +122,9 @@ export interface ModelSpec {
   then: string;
   paused: boolean;
   weight: number;
-  /** Of the work spec, which goes before others; that of units is another one. */
+  /** The priority of the work spec among work specs, not that of its units. */
   priority: number;
-  /** What workers have to have. */
+  /** The labels that a worker must have. */
   requires: readonly string[];
   aging: ModelAging;
   maxRunning: number;
@@ -137,15 +137,15 @@ export interface ModelSpec {
   fair: boolean;
   weights: Readonly<Record<string, number>>;
   limits: readonly string[];
-  /** The partition that was served last, and when the buckets are full again. */
+  /** The partition that was served last. `full` and `fullOf` below are when the token buckets are full again. */
   cursor: string;
-  /** How many units it has had of its turn. */
+  /** The number of units that this partition has had in its turn. */
   turn: number;
   full: number;
   fullOf: Map<string, number>;
   breaker: ModelBreaker | null;
   trip: ModelTrip;
-  /** The wait after each try is so much longer than the one before; null is not said. */
+  /** Linear backoff: each wait is longer by this many milliseconds; null if not set. */
   backoff: number | null;
   maxWaiting: number;
   retention: Partial<Record<"finished" | "failed", { maxAge?: number; maxCount?: number }>>;
@@ -158,9 +158,9 @@ export interface ModelMessage {
   number: number;
   status: "finished" | "failed";
   data: string | null;
-  /** Null where the moment is not promised. */
+  /** Null if the time is not guaranteed. */
   at: number | null;
-  /** The call that it came from; in a call that is `loose` the order is not promised. */
+  /** The call that sent the message. If `loose`, the order within the call is not guaranteed. */
   call: number;
   loose: boolean;
 }
@@ -170,16 +170,16 @@ export interface ModelPut {
   data: string | null;
   priority: number;
   delay: number;
-  /** Undefined keeps what the unit waits for. */
+  /** Undefined keeps the dependencies of the unit. */
   needs?: { spec: string; name: string; hard: boolean }[];
   queues: readonly string[];
   labels: readonly string[];
   partition?: string;
   maxRetries?: number | undefined;
-  /** From now on; undefined is never. */
+  /** In milliseconds from now; undefined is never. */
   deadline?: number | undefined;
   expires?: number | undefined;
-  /** What becomes of a unit that exists; undefined is `update`. */
+  /** What happens if the unit exists; undefined is `update`. */
   conflict?: "replace" | "data" | "ignore" | "refuse" | undefined;
 }
 
@@ -190,17 +190,17 @@ export interface ModelLimit {
   full: number;
 }
 
-/** A worker began an attempt of a work spec, or has worked on one for so long. */
+/** A record that a worker started an attempt of a work spec, or worked on one for `ms`. */
 interface ModelWork {
   spec: ModelSpec;
   at: number;
-  /** Null for one that begins. */
+  /** Null for a start. */
   ms: number | null;
-  /** Housekeeping has written it down, so that it is remembered for a day. */
+  /** Whether a sweep has written the record to the history, which is kept for a day. */
   recorded: boolean;
 }
 
-/** What was measured of each work spec, which holds for two seconds; and how long attempts took where the last day had to be asked. */
+/** The measurements of each work spec, used for two seconds; and mean durations that had to be read from the history of the last day. */
 interface ModelReading {
   until: number;
   measured: Map<ModelSpec, { started: number; workedMs: number; meanMs: number | null }>;
@@ -214,7 +214,7 @@ export interface ModelExplained {
   priority: number;
   hasWork: boolean;
   pending: number;
-  /** Null for those that are excluded. */
+  /** Null for excluded work specs. */
   score: number | null;
   chance: number;
   targetShare: number;
@@ -226,7 +226,7 @@ const minute = 60_000;
 const floorTo = (time: number, step: number): number => Math.floor(time / step) * step;
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, one) => total + one, 0);
 
-/** Versions here have few and small parts. */
+/** A version as one number, for the few small components that the tests use. */
 const versionOf = (text: string): number => sum(text.split(".").map((part, i) => Number(part) / 1000 ** i));
 
 function meets(labels: readonly string[], requirement: string): boolean {
@@ -250,7 +250,7 @@ export type ModelStatus = "available" | "delayed" | "blocked" | "pending" | "fin
 const isRunningOrEnded = (status: string): status is "pending" | "finished" | "failed" =>
   status === "pending" || status === "finished" || status === "failed";
 
-/** How long the bucket takes to be full again; no longer than one that is empty. */
+/** The time until the bucket is full again, at most that of an empty bucket. */
 const filling = ({ limit = 0, periodMs = 0, burst = 0 }: ModelRate, full: number, now: number): number =>
   Math.min(Math.max(0, full - now), (burst * periodMs) / limit);
 
@@ -265,11 +265,11 @@ const takeTokens = (rate: ModelRate, full: number, now: number, count: number): 
   return limit === 0 || count === 0 ? full : now + filling(rate, full, now) + (count * periodMs) / limit;
 };
 
-/** Whether the partition that was served last has more units to come in its turn. */
+/** Whether the partition that was served last may have more units in its turn. */
 const goesOn = ({ fair, weights, cursor, turn }: ModelSpec): boolean =>
   fair && turn > 0 && turn < (weights[cursor] ?? 1);
 
-/** Late units first, by their deadlines; then by priority, with what the one has gained more than the other. */
+/** Late units first, by deadline; then by priority including aging points. */
 function moreUrgent(a: ModelUnit, b: ModelUnit): number {
   if (a.late || b.late) return a.late && b.late ? a.deadline - b.deadline : a.late ? -1 : 1;
   return b.priority - b.behind - (a.priority - a.behind);
@@ -278,7 +278,7 @@ function moreUrgent(a: ModelUnit, b: ModelUnit): number {
 export const isLaned = ({ maxRunningPerPartition, ratePerPartition, order, fair }: ModelSpec): boolean =>
   maxRunningPerPartition > 0 || (ratePerPartition.limit ?? 0) > 0 || order || fair;
 
-/** What becomes of an attempt by which a worker says what it has done. */
+/** The status of an attempt after each action with which a worker reports its outcome. */
 const outcomes = { finish: "finished", fail: "failed", error: "retryable", retry: "retryable" };
 
 const withMembers = (data: string | null, members: object): string =>
@@ -287,7 +287,7 @@ const withMembers = (data: string | null, members: object): string =>
 const tracebackOf = (data: string | null): string | null =>
   (JSON.parse(data ?? "{}") as { traceback?: string }).traceback ?? null;
 
-/** What is left when a finish wins over a failure. */
+/** The data without the traces of the failure, when a finish replaces a failure. */
 const withoutFailure = (data: string, exhausted: boolean): string => {
   const members = JSON.parse(data) as Record<string, unknown>;
   delete members.traceback;
@@ -311,9 +311,9 @@ export class Model {
   units: ModelUnit[] = [];
   queues = new Map<string, ModelMessage[]>();
   limits = new Map<string, ModelLimit>();
-  /** Whether weights are shares of the time of workers. */
+  /** Whether weights are shares of worker time. */
   sharesTime = false;
-  /** How many units were late: went first from then on, or failed. */
+  /** The number of units that became late, and are claimed first or have failed. */
   lateUnits = 0;
   #works: ModelWork[] = [];
   #recordedUntil = 0;
@@ -321,12 +321,12 @@ export class Model {
   #lastId = 0;
   #call = 0;
   #loose = false;
-  /** Units that ended or were deleted in this call and whose dependents have not been looked at. */
+  /** Units that ended or were deleted in this call and whose dependents have not been updated yet. */
   #ended: ModelUnit[] = [];
-  /** The moment that attempts and messages get; null while it is not promised. */
+  /** The time that attempts and messages get; null while it is not guaranteed. */
   #moment: number | null = 0;
 
-  // ---- looking
+  // ---- reading
 
   spec(name: string): ModelSpec | undefined {
     return this.specs.find((spec) => spec.name === name);
@@ -336,7 +336,7 @@ export class Model {
     return this.units.find((unit) => unit.spec === spec && unit.name === name);
   }
 
-  /** The attempt that has the unit, if any has. */
+  /** The attempt that holds the unit, if any. */
   current(unit: ModelUnit): ModelAttempt | undefined {
     const last = unit.attempts.at(-1);
     return last?.replaced === false ? last : undefined;
@@ -368,7 +368,7 @@ export class Model {
     return counts;
   }
 
-  /** What a worker was given and has not settled, in the order of units; what it lost, until its lease would have ended. */
+  /** The attempts that a worker has not settled, in the order of units; lost ones until their lease would have expired. */
   held(worker: string): ModelAttempt[] {
     return this.units
       .flatMap(({ attempts }) => attempts)
@@ -409,7 +409,7 @@ export class Model {
     this.#ended.push(unit);
   }
 
-  /** What follows from ends, level by level. */
+  /** Applies the consequences of ended units to their dependents, level by level. */
   #follow(): void {
     while (this.#ended.length > 0) {
       const ended = new Set(this.#ended);
@@ -423,7 +423,7 @@ export class Model {
     }
   }
 
-  /** A unit that waits fails when a dependency is broken or it is of no use any more; past its deadline it goes first. */
+  /** Fails a waiting unit if a dependency is broken or the unit has expired; marks it as late if its deadline has passed. */
   #wait(unit: ModelUnit): void {
     if (isRunningOrEnded(this.status(unit))) return;
     const broken = unit.needs.find((need) => this.needState(need) === "broken")?.unit;
@@ -435,10 +435,10 @@ export class Model {
     }
   }
 
-  /** Dated back to when it came to no use, or to when it was tried or added last. */
+  /** Fails an expired unit. The failure is dated back to the expiry, or to the last time the unit was added or tried, if later. */
   #failLate(unit: ModelUnit): void {
     const moment = this.#moment;
-    // when a dependency of it ended is not promised in all cases
+    // the time at which a dependency ended is not always guaranteed
     const times = [unit.expires, unit.created, unit.since, unit.attempts.at(-1)?.end ?? 0];
     this.#moment = unit.needs.length > 0 ? null : Math.max(...times);
     this.lateUnits++;
@@ -457,15 +457,15 @@ export class Model {
   }
 
   /**
-   * Whether something still follows for the unit: it ended in this call and others depend on it, or it is blocked and waits,
-   * over others that are, for one that ended.
+   * Whether consequences are pending for the unit: it ended in this call and others depend on it, or it is blocked, directly or over
+   * other blocked units, by one that ended.
    */
   #isConcerned(unit: ModelUnit): boolean {
     const seen = new Set<ModelUnit>();
     const reaches = (one: ModelUnit): boolean => {
       if (seen.has(one) || isRunningOrEnded(this.status(one))) return false;
       seen.add(one);
-      // one whose last dependency has just ended is still to be let go
+      // also true for a unit whose last dependency has just ended: it has not been unblocked yet
       return one.needs.some((need) => !need.met && (this.#ended.includes(need.unit) || reaches(need.unit)));
     };
     const isAwaited = (): boolean => this.units.some(({ needs }) => needs.some((need) => need.unit === unit));
@@ -474,16 +474,16 @@ export class Model {
 
   #beforeChange(unit: ModelUnit | undefined): void {
     if (unit === undefined || !this.#isConcerned(unit)) return;
-    // how much follows before this change is promised for the unit itself, not for others that ended in the same call
+    // only the consequences for the unit itself are guaranteed to come before this change, not those of other units in this call
     this.#loose = true;
     for (const messages of this.queues.values())
       for (const message of messages) if (message.call === this.#call) message.loose = true;
     this.#follow();
   }
 
-  // ---- steps of a life
+  // ---- transitions
 
-  /** Takes the unit from its attempt. */
+  /** Takes the unit away from its attempt. */
   #supersede(unit: ModelUnit): void {
     const attempt = this.current(unit);
     if (attempt === undefined) return;
@@ -517,7 +517,7 @@ export class Model {
     return attempt;
   }
 
-  /** By an attempt that nobody ran. */
+  /** Fails the unit with an attempt that no worker ran. */
   #fail(unit: ModelUnit, worker: string, reason: string, noted: object): void {
     const attempt = this.#attempt(unit, worker, 0);
     attempt.status = "failed";
@@ -527,7 +527,7 @@ export class Model {
     this.#end(unit, attempt);
   }
 
-  /** Fails a unit that was tried too often. */
+  /** Fails a unit that has used all its retries. */
   #exhaust(unit: ModelUnit, worker: string): void {
     const last = this.current(unit);
     const error =
@@ -537,12 +537,12 @@ export class Model {
     this.#fail(unit, worker, "exhausted", tooOften(error, unit.tries));
   }
 
-  /** Time passes: leases end, which may break what waits. */
+  /** Advances the clock: leases expire, and waiting units may become late or fail. */
   advance(ms: number): void {
     this.now += ms;
     this.#begin(true);
     this.#moment = null;
-    // first what waited too long, in the order of time; then leases that ended
+    // first deadlines and expiries, in the order of time; then expired leases
     const passed = (time: number): boolean => time > 0 && time <= this.now;
     const timer = ({ deadline, expires }: ModelUnit): number => (passed(expires) ? expires : deadline);
     const rung = this.units
@@ -560,7 +560,7 @@ export class Model {
       attempt.status = "expired";
       attempt.end = attempt.expiration;
     }
-    // in the order in which the leases ended
+    // in the order in which the leases expired
     late.sort((a, b) => (this.current(a)?.end ?? 0) - (this.current(b)?.end ?? 0) || a.id - b.id);
     for (const unit of late) this.#wait(unit);
     this.#follow();
@@ -568,7 +568,7 @@ export class Model {
 
   // ---- adding
 
-  /** The error code, or null. */
+  /** The error code with which the add is refused, or null. */
   refusal(spec: string, puts: readonly ModelPut[]): string | null {
     const { maxWaiting = 0 } = this.spec(spec) ?? {};
     if (this.spec(spec) === undefined) return "no_such_work_spec";
@@ -623,7 +623,7 @@ export class Model {
   add(spec: string, puts: readonly ModelPut[]): { name: string; created: boolean; status: ModelStatus }[] {
     this.#begin();
     const made = new Set<ModelUnit>();
-    // a unit may be waited for by another of the same call, whichever comes first
+    // units may depend on others of the same call, in any order
     const units = puts.map(({ name }) => {
       const there = this.find(spec, name);
       if (there !== undefined) return there;
@@ -704,7 +704,7 @@ export class Model {
       unit.needs = put.needs.map(({ spec, name, hard }) => {
         const target = this.find(spec, name);
         if (target === undefined) throw new Error("unreachable");
-        // a dependency that has just ended is judged by that, before anything else follows from it
+        // a dependency that has just ended counts as ended, before its other consequences are applied
         const need = { unit: target, hard, met: false };
         need.met = this.needState(need) === "met";
         return need;
@@ -712,7 +712,7 @@ export class Model {
     this.#wait(unit);
   }
 
-  /** From when on it gains: a unit that waits already keeps what it has gained, unless it is delayed anew. */
+  /** The aging points from which the unit counts: a unit that already waits keeps its gain, unless it is delayed again. */
   #place(unit: ModelUnit, { delay }: ModelPut, fresh: boolean): number {
     const aging = this.spec(unit.spec)?.aging;
     if (aging === undefined) return 0;
@@ -725,7 +725,7 @@ export class Model {
 
   // ---- choosing
 
-  /** Why the work spec is not asked for work, by the first rule that says so. `labels` are those of the worker; undefined is any. */
+  /** The first rule that excludes the work spec, or null. `labels` are those of the worker; undefined matches all. */
   #excluded(spec: ModelSpec, only: string | undefined, labels: readonly string[] | undefined): string | null {
     const { available, pending } = this.counts(spec.name);
     const limits = this.#limitsOf(spec);
@@ -746,12 +746,12 @@ export class Model {
     return rules.find(([, applies]) => applies)?.[0] ?? null;
   }
 
-  /** The work specs that a worker with these labels may be given units of. */
+  /** The work specs whose units a worker with these labels may get. */
   open(labels: readonly string[]): ModelSpec[] {
     return this.specs.filter((spec) => this.#excluded(spec, undefined, labels) === null);
   }
 
-  /** Of every work spec, in name order, whether it may be chosen for so many units, and how much speaks for it. */
+  /** For every work spec, in name order: whether it may be chosen for `number` units, and its score. */
   #judge(
     only: string | undefined,
     labels: readonly string[] | undefined,
@@ -790,7 +790,7 @@ export class Model {
     return judged;
   }
 
-  /** What a request of a worker gets: of one work spec, or of the one that the draw says, from 0 to 1. */
+  /** The attempts that a request gets: from the work spec `only`, or from one chosen by `draw`, from 0 to 1. */
   request(request: {
     only?: string | undefined;
     labels: readonly string[];
@@ -809,7 +809,7 @@ export class Model {
       if (chosen === undefined) return [];
       const given = this.claim(chosen.spec.name, number, lease, worker);
       if (given.length > 0) return given;
-      // all that it had were tried too often
+      // all its units had used their retries: choose again
     }
   }
 
@@ -840,7 +840,7 @@ export class Model {
     });
   }
 
-  /** What was done in the last ten minutes: what is a minute older counts half, and more than 20 attempts of a minute no more than 20. */
+  /** The work of the last ten minutes: the weight halves with each minute of age, and a minute counts for at most 20 attempts. */
   #measure(fresh: boolean): ModelReading {
     if (!fresh && this.now < this.#reading.until) return this.#reading;
     const reading: ModelReading = { until: this.now + 2000, measured: new Map(), ofDay: new Map() };
@@ -876,7 +876,7 @@ export class Model {
     return (this.#reading = reading);
   }
 
-  /** What has happened in steps of ten seconds that are over is written down. */
+  /** Records the work of all complete steps of ten seconds. */
   #record(): void {
     const until = floorTo(this.now, 10_000);
     if (until > this.#recordedUntil)
@@ -948,7 +948,7 @@ export class Model {
     return given;
   }
 
-  /** The limits that a work spec comes under, with what runs under them. */
+  /** The shared limits of a work spec, each with the number of running units. */
   #limitsOf(spec: ModelSpec): (ModelLimit & { limit: ModelLimit; running: number })[] {
     return [...new Set(spec.limits)].flatMap((name) => {
       const limit = this.limits.get(name);
@@ -976,7 +976,7 @@ export class Model {
       const unit = first(spec.order && begun.length > 0 ? begun : lane);
       if (unit !== undefined) open.push(unit);
     }
-    // the lane's rank is that of all its units, also where one that has begun goes before them
+    // the rank of a lane is that of its most urgent unit, even if a unit that has already started goes first
     const rank = (unit: ModelUnit): ModelUnit =>
       first(units.filter((one) => one.partition === unit.partition)) ?? unit;
     const bytes = (text: string): Uint8Array => nameToBytes(text);
@@ -1031,7 +1031,7 @@ export class Model {
       if (attempt.unit.deleted) return { error: "gone", changed: false, status: null };
       this.#beforeChange(attempt.unit);
       const answer = this.#settleOne(change);
-      // a worker that renews still computes; one that settles knows now that it lost the unit
+      // a worker that renews is still running the unit; one that settles has learned that it lost the unit
       if (change.action !== "renew") attempt.lost = false;
       const { action } = change;
       if (answer.changed && !answer.taken && !(action === "retry" && change.untried) && action in outcomes)
@@ -1192,7 +1192,7 @@ export class Model {
 
   // ---- changing
 
-  /** Clears the active attempts of these units; answers how many. */
+  /** Clears the active attempts of these units. Returns how many. */
   reset(units: readonly ModelUnit[]): number {
     this.#begin();
     let count = 0;
@@ -1202,7 +1202,7 @@ export class Model {
       this.#supersede(unit);
       unit.tries = 0;
       unit.since = this.now;
-      // whoever has it done again wants it done
+      // a unit that is reset must run, so it no longer expires
       unit.expires = 0;
       count++;
       this.#wait(unit);
@@ -1211,7 +1211,7 @@ export class Model {
     return count;
   }
 
-  /** Fails those of these units that have not ended; answers how many. */
+  /** Fails those of these units that have not ended. Returns how many. */
   cancel(units: readonly ModelUnit[], traceback: string): number {
     this.#begin();
     let count = 0;
@@ -1254,7 +1254,7 @@ export class Model {
 
   // ---- housekeeping
 
-  /** Fails the units of a work spec that were tried too often, and then what that has freed in it; answers whether there were any. */
+  /** Fails units of a work spec that have used all retries, also those that this makes available. Returns whether there were any. */
   #exhaustSpec(spec: string): boolean {
     const isSpent = (unit: ModelUnit): boolean =>
       unit.spec === spec && this.status(unit) === "available" && this.#isExhausted(unit);
@@ -1271,10 +1271,10 @@ export class Model {
     }
   }
 
-  /** Fails what was tried too often, and what that frees; then removes what retention does not keep. */
+  /** Fails units that have used all retries, also those that this makes available; then removes units beyond the retention limits. */
   sweep(): void {
     this.#begin(true);
-    // one work spec after the other, until nothing is left that the end of another has freed
+    // repeat for all work specs, until no failure makes further exhausted units available
     while (this.specs.filter(({ name }) => this.#exhaustSpec(name)).length > 0);
     for (const spec of this.specs)
       for (const status of ["finished", "failed"] as const) {

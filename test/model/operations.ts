@@ -1,6 +1,6 @@
 /**
- * Kinds of random operations. A step is plain data: the kind and its arguments. What it refers to is looked up when it is
- * performed, so that most steps can be carried out; for each kind a floor says how many of them must be.
+ * Kinds of random operations. A step is plain data: the kind and its arguments. The objects that it refers to are looked up when
+ * it is performed, so that most steps take effect. For each kind a floor sets the share that must take effect.
  */
 import fc from "fast-check";
 import type { Measure } from "./measure.ts";
@@ -8,7 +8,7 @@ import type { Measure } from "./measure.ts";
 /** One step of a history. */
 export type Step = { readonly do: string } & Readonly<Record<string, unknown>>;
 
-/** How many of the things that were asked for were done. */
+/** How many of the requested changes took effect. */
 export type Accepted = readonly [accepted: number, asked: number];
 
 interface Operation<Subject> {
@@ -26,7 +26,7 @@ export class Operations<Subject> {
     this.#measureOf = measureOf;
   }
 
-  /** `weight`: how often it is drawn among all; 0 is never. `floor`: the share that must be accepted over many runs. */
+  /** `weight`: the relative frequency of the kind; 0 is never. `floor`: the share that must be accepted over many runs. */
   define<Args extends object>(
     kind: string,
     weight: number,
@@ -46,7 +46,7 @@ export class Operations<Subject> {
     return new Map([...this.#operations].map(([kind, { floor }]) => [kind, floor]));
   }
 
-  /** Histories of up to so many steps; `also` are kinds that are drawn although their weight is 0. */
+  /** Histories of up to `maxLength` steps. `also` overrides the weights of kinds, for example of those with weight 0. */
   histories(maxLength: number, also: Readonly<Record<string, number>> = {}): fc.Arbitrary<Step[]> {
     const drawn = [...this.#operations].flatMap(([kind, { weight, steps }]) => {
       const often = also[kind] ?? weight;

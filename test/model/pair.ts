@@ -1,4 +1,4 @@
-/** Two engines, one on each store, that are asked the same: every answer, and every error, must be the same. */
+/** Two engines, one on each store, that get the same calls: every result and every error must be the same. */
 import assert from "node:assert/strict";
 import {
   CoordinateError,
@@ -17,35 +17,35 @@ export interface Pair {
   other: Engine;
   clock: ManualClock;
   ns: string;
-  /** What the schedulers of both draw next. */
+  /** The next random number of both schedulers. */
   draw: { value: number };
   measure: Measure;
-  /** After how many steps counts are compared; 1, more where a question costs more. */
+  /** The number of steps between comparisons of the counts: 1, or more for slow stores. */
   tallyEvery: number;
-  /** Which ids of the two belong together; without it they must be the same. */
+  /** The mapping between the ids of the two stores. Without it the ids must be the same. */
   ids?: Ids;
   /** Closes the other store and opens it again. */
   reopen: () => Promise<void>;
-  /** Lets the next transaction of the other store fail for want of space, now and then; answers how to end that. */
+  /** Sometimes makes the next transaction of the other store fail with `no_space`. Returns a function that ends this. */
   hinder?: () => () => void;
-  /** Attempts that were handed out, by the names that the memory store has for them, oldest first. */
+  /** Attempts that were handed out, by their names in the memory store, oldest first. */
   attempts: string[];
-  /** By name of a work spec, the ids that it has had, in both stores. */
+  /** The ids that each work spec has had in both stores, by name. */
   specIds: Map<string, { memory: number; other: number }[]>;
-  /** Names for requests that are made once. */
+  /** A counter for unique request ids. */
   lastRequest: number;
-  /** A work spec has had a schedule: what it makes depends on when somebody looks, so both are looked at after each step. */
+  /** Set once a work spec has had a schedule: its units are made when the store is read, so both stores are read after each step. */
   scheduled?: boolean;
 }
 
-/** One of the two, as a verb sees it. */
+/** One of the two engines, as passed to a verb. */
 export interface Side {
   engine: Engine;
   ns: string;
   clock: ManualClock;
   /** This store's name of an attempt. */
   attempt: (name: string) => string;
-  /** The work spec by the id that it has, or had before the present one. */
+  /** The work spec by its current id, or by its previous one. */
   byId: (spec: string, old: boolean) => WorkSpecRef;
 }
 
@@ -83,8 +83,8 @@ export const isRefusal = (answer: unknown): answer is Refusal =>
   typeof answer === "object" && answer !== null && "code" in answer && "message" in answer;
 
 /**
- * Asks both the same; answers what the memory store answered. `hindered`: false for calls at once, of which one may be refused
- * when the others have taken effect.
+ * Calls both engines, compares the results and returns that of the memory store. `hindered`: false for concurrent calls, of which
+ * one may be refused after the others have taken effect.
  */
 export async function both(pair: Pair, verb: Verb, { hindered = true } = {}): Promise<unknown> {
   const [memory, other] = sides(pair);
@@ -92,7 +92,7 @@ export async function both(pair: Pair, verb: Verb, { hindered = true } = {}): Pr
   const release = hindered ? pair.hinder?.() : undefined;
   let got = await outcome(verb(other));
   release?.();
-  // what was refused for want of space has left no trace: asked again, it does what it would have done
+  // a call refused with `no_space` has changed nothing: the repeated call must have the expected result
   if (isRefusal(got) && got.code === "no_space") got = await outcome(verb(other));
   compare(pair, got, expected);
   return expected;
@@ -103,11 +103,11 @@ export function compare(pair: Pair, got: unknown, expected: unknown): void {
   assert.deepStrictEqual(translated, expected);
 }
 
-/** What both stores say of messages: their numbers are their own. */
+/** Messages without their sequence numbers, which differ between stores. */
 export const told = (messages: readonly QueueMessage[]): object[] =>
   messages.map(({ seq: _seq, ...rest }) => rest);
 
-/** Notes which ids of the two stores belong to the same work specs. */
+/** Records which ids of the two stores belong to the same work spec. */
 export async function learnSpecs(pair: Pair): Promise<void> {
   const [memory, other] = await Promise.all(
     sides(pair).map(async ({ engine, ns }) => (await engine.listWorkSpecs(ns)).rows),
@@ -121,13 +121,13 @@ export async function learnSpecs(pair: Pair): Promise<void> {
   }
 }
 
-/** The cursor of a page of attempts has the id of the last one, and a position that is the store's own. */
+/** Removes from the cursor of a page of attempts the position, which differs between stores; the id of the last attempt stays. */
 export const withoutPosition = <Row>({ rows, next }: Page<Row>): Page<Row> => ({
   rows,
   next: /^(\d+\.\d+)@[\d,]+$/.exec(next ?? "")?.[1] ?? next,
 });
 
-/** Reads all pages, so that every one of them is compared. */
+/** Reads all pages, so that each page is compared. */
 export async function allPages(
   read: (previous: string | undefined) => Promise<Page<unknown>>,
 ): Promise<Page<unknown>[]> {

@@ -1,24 +1,24 @@
 /**
- * Runs a property over histories of plain data: fixed seeds, then fresh ones. A failure is made shorter and printed with
- * the one command that repeats it.
+ * Runs a property over histories of plain data: with fixed seeds, then with a fresh one. A failing history is shortened and
+ * printed with the command that repeats it.
  */
 import fc from "fast-check";
 
 export interface RandomTest<Step> {
-  /** The beginning of the names of the environment variables: `DIFFERENTIAL` reads `DIFFERENTIAL_RUNS` and so on. */
+  /** The prefix of the environment variables: `DIFFERENTIAL` reads `DIFFERENTIAL_RUNS` and so on. */
   prefix: "DIFFERENTIAL" | "MODEL";
-  /** The file of the test and the name of the test in it, for the command. */
+  /** The file and the name of the test, for the command. */
   file: string;
   name: string;
   histories: fc.Arbitrary<Step[]>;
-  /** Throws when something is wrong. Must not depend on what ran before it. */
+  /** Throws if the history fails. Must not depend on earlier runs. */
   run: (history: readonly Step[]) => Promise<void>;
-  /** Histories for every fixed seed, and with a fresh one. */
+  /** The number of histories for each fixed seed, and for the fresh one. */
   runs: { fixed: number; fresh: number };
 }
 
 const fixedSeeds = [1, 2, 3];
-/** A failing history is made shorter for this long at most. */
+/** A failing history is shortened for at most this long. */
 const shorteningMs = 20_000;
 
 export async function checkRandom<Step>(test: RandomTest<Step>): Promise<void> {
@@ -67,7 +67,7 @@ async function check<Step>(
   );
 }
 
-/** Leaves out pieces of the history, ever smaller ones, as long as what is left fails. */
+/** Removes smaller and smaller parts of the history, as long as the rest still fails. */
 async function shorten<Step>(
   failing: readonly Step[],
   first: unknown,

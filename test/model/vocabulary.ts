@@ -1,4 +1,4 @@
-/** What the operations of the differential tests are about: names, values and selections, most of them usual, some odd. */
+/** Arguments for the operations of the differential tests: names, values and selections, most of them ordinary, some unusual. */
 import fc from "fast-check";
 import {
   encodeData,
@@ -10,9 +10,9 @@ import {
 
 export const specNames = ["a", "b", "c", "\0s\u{1f600}"];
 export const workerNames = ["w1", "w2", "w3", "w\0"];
-/** Asks for work several times at once: in which order it was given what is not promised. */
+/** A worker with several concurrent requests: the order in which they get units is not guaranteed. */
 export const crowd = "crowd";
-/** A name with a zero byte, one beyond the basic plane, one that is not UTF-8, and one that begins another. */
+/** Names with a zero byte, beyond the basic plane, that are not UTF-8, and one that is a prefix of another. */
 export const odd = ["n\0", "n", "\u{1f600}", nameFromBytes(Uint8Array.of(0x6e, 0xff)), "\uffff", ""];
 export const paths = [["p"], ["p", "q"], ["p", "q", "r"], ["x"], []];
 export const queueNames = ["q", "r\0", "\udcff"];
@@ -22,7 +22,7 @@ export const actionKeys = ["k", "l", "m\0"];
 export const worker = fc.constantFrom(...workerNames);
 export const spec = fc.constantFrom("a", "a", "a", "a", "b", "b", "b", "c", "\0s\u{1f600}");
 export const usual = fc.constantFrom("1", "2", "3", "4", "5", "6");
-/** `*2` stands for one that has units, by number; `+2` for one that has available units; of none, for "a". */
+/** `*2` stands for a work spec with units, by number; `+2` for one with available units; for "a" if there is none. */
 export const busy = fc.oneof(
   { weight: 1, arbitrary: spec },
   { weight: 3, arbitrary: fc.constantFrom("*0", "*1", "*2", "*3") },
@@ -32,7 +32,7 @@ export const ready = fc.oneof(
   { weight: 5, arbitrary: fc.constantFrom("+0", "+1", "+2", "+3") },
 );
 
-/** The same for a queue that has messages, and for a worker that was given one of the latest attempts. */
+/** Placeholders for a queue with messages, and for a worker of one of the latest attempts. */
 export const full = fc.oneof(
   { weight: 1, arbitrary: fc.constantFrom(...queueNames) },
   { weight: 4, arbitrary: fc.constantFrom("*0", "*1", "*2") },
@@ -53,13 +53,13 @@ export const priority = fc.constantFrom(0, 0, 0, 1, -1, 0.5, 1e9, 5);
 export const span = fc.constantFrom(0, 0, 0, 0, 10, 100, 1000);
 export const lease = fc.constantFrom(10, 100, 1000, 1000, 10_000, 10_000, 1_000_000);
 
-/** Nothing in most cases. */
+/** Undefined in most cases. */
 export const seldom = <Value>(arbitrary: fc.Arbitrary<Value>, times = 5): fc.Arbitrary<Value | undefined> =>
   fc.oneof({ weight: times, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
 export const mostly = <Value>(arbitrary: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> =>
   fc.oneof({ weight: 1, arbitrary: fc.constant(undefined) }, { weight: 4, arbitrary });
 
-/** One of them is longer than what partitions are found by. */
+/** One of them is so long that PostgreSQL indexes it in shortened form. */
 export const partition = fc.constantFrom("", "p0", "p1", "p2", "\udc80", "p".repeat(70));
 
 export const output = fc.array(
@@ -78,7 +78,7 @@ export const output = fc.array(
   ),
   { maxLength: 3 },
 );
-/** With `bytes` it is encoded as CBOR. */
+/** Values with `bytes` are encoded as CBOR. */
 export type Value = { n?: number; output?: unknown[]; bytes?: number[] };
 export const value: fc.Arbitrary<Value> = fc.oneof(
   fc.record({ n: fc.nat(9) }),
@@ -134,13 +134,13 @@ export const selected = (given: WorkUnitSelection): WorkUnitSelection => ({
   ...(given.names && { names: given.names.map(nameOf) }),
 });
 
-/** `new` is one that was never used; another is remembered for ten minutes. */
+/** `new` stands for an id that was never used. Stores remember the others for ten minutes. */
 export const requestId = fc.oneof(
   { weight: 8, arbitrary: fc.constant(undefined) },
   { weight: 4, arbitrary: fc.constant("new") },
   { weight: 1, arbitrary: fc.constantFrom("r1", "r2", "r3") },
 );
-/** By name, by the id that the work spec has now, or by that of one that was deleted. */
+/** How to refer to a work spec: by name, by its current id, or by the id of a deleted one of the same name. */
 export const by = fc.oneof(
   { weight: 12, arbitrary: fc.constant("name" as const) },
   { weight: 4, arbitrary: fc.constant("id" as const) },

@@ -1,4 +1,4 @@
-/** Work specs with types, and slips in their keys. */
+/** Typed work specs, and misspelt keys. */
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, expectTypeOf, test } from "vitest";
@@ -94,14 +94,14 @@ describe("setWorkSpec", () => {
     await expect(namespace.setWorkSpec(undefined as never)).rejects.toThrow(
       "Bad data: work spec: expected an object with a name, got undefined",
     );
-    // inside a known object no key is the user's own
+    // inside a known object, unknown keys are refused
     await expect(namespace.setWorkSpec({ name: "s", retry: { atempts: 3 } })).rejects.toThrow(
       "retry.atempts: not a known key; did you mean attempts?",
     );
     await expect(namespace.setWorkSpec({ name: "s", retry: { backoff: { type: "fixed" } } })).rejects.toThrow(
       "retry.backoff.type: not a known key; expected kind, delay, max, jitter",
     );
-    // the verbs, and so the wires, take what they took
+    // the verbs, and therefore the protocols, still accept unknown keys
     await namespace.verbs.setWorkSpecs("", [{ data: '{"name":"w","max_retires":3}' as never }]);
   });
 

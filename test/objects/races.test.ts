@@ -1,4 +1,4 @@
-/** What others do between two requests of one method. */
+/** Changes by other clients between two requests of one method. */
 import { describe, expect, test } from "vitest";
 import { CoordinateHandle, ManualClock, openMemory, type Coordinate } from "../../src/index.ts";
 import { expectError } from "./setup.ts";

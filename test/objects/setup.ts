@@ -1,4 +1,4 @@
-/** A coordinator on a clock that moves when told, and a look at which verbs were called. */
+/** An in-memory coordinate with a manual clock that records which verbs were called. */
 import { expect } from "vitest";
 import {
   CoordinateHandle,

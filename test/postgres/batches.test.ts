@@ -1,4 +1,4 @@
-/** Four engines on one database, with connections that are cut: what follows a batch is made once. */
+/** Four engines on one database, with connections that are cut: each batch makes its following unit once. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock, seededRandom } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
@@ -66,7 +66,7 @@ test("the unit that follows a batch is made once, by whichever of four engines e
             action: random() < 0.2 ? ("fail" as const) : ("finish" as const),
             data: encodeData({ output: workUnit.includes("made") ? [] : [`${workUnit} made`] }),
           };
-          // an answer that was lost: the same again changes nothing
+          // a lost response: repeating the call changes nothing
           for (let sent = false; !sent;)
             sent = await engine.settleAttempts(ns, [settle]).then(
               () => true,
@@ -74,7 +74,7 @@ test("the unit that follows a batch is made once, by whichever of four engines e
             );
         }
       } catch {
-        // the connection was cut: the lease of what was claimed and not told is given back below
+        // the connection was cut: units claimed by a call without a response come back when their leases expire, below
       }
     }
   };
@@ -91,7 +91,7 @@ test("the unit that follows a batch is made once, by whichever of four engines e
   await Promise.all(engines.flatMap((engine, i) => [loop(engine, `w${i}`), loop(engine, `v${i}`)]));
   cutting.abort();
   await cuts;
-  // what was claimed by a request whose answer was lost
+  // expire the leases of units claimed by calls whose response was lost
   clock.advance(2e9);
   await loop(first!, "last");
   const { rows } = await first!.listWorkUnits(ns, "after");

@@ -1,4 +1,4 @@
-/** Several engines on one database: a breaker is one for all of them. */
+/** Several engines on one database share one breaker. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, isTripped, ManualClock, seededRandom } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
@@ -49,7 +49,7 @@ test("failures through all engines trip it, probes are never too many, and it cl
       }),
     );
   };
-  // five finish and five fail on each: no engine sees twenty by itself
+  // five finish and five fail on each engine: no engine alone sees twenty outcomes
   const held = await claimAll(10);
   expect(held.flat()).toHaveLength(40);
   await settleAll(
@@ -69,7 +69,7 @@ test("failures through all engines trip it, probes are never too many, and it cl
   await settleAll(probes, "finish");
   expect(isTripped(await state())).toBe(false);
   expect((await claimAll(2)).flat()).toHaveLength(8);
-  // what no window reaches is swept
+  // the sweep deletes outcomes that are older than the window
   clock.advance(600_000);
   await engines[1]!.sweep();
   expect(await query(url, "SELECT count(*)::int AS n FROM coordinate.outcome")).toEqual([{ n: 0 }]);

@@ -1,4 +1,4 @@
-/** Round trips do not grow with the batch, and every hot statement has one plan whatever the statistics say. */
+/** The number of round trips does not grow with the batch, and every hot statement has the same plan for all statistics. */
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
@@ -31,7 +31,7 @@ describe("round trips", () => {
       { data: encodeData({ name: "limited", max_running: 1000 }) },
       { data: encodeData({ name: "first", then: "plain" }) },
     ]);
-    // ids are taken by the block, and a worker is looked up once: neither is part of the budget
+    // allocating a block of ids and looking up a worker happen once and are not part of the budget
     await engine.addWorkUnits("", "plain", [{ name: "warm" }]);
     await engine.requestAttempts("", { worker: "w" });
   });
@@ -128,7 +128,7 @@ describe("round trips", () => {
     }));
     await add("plain", 1);
     expect(await trips(() => engine.addWorkUnits("", "plain", units))).toBeLessThanOrEqual(3);
-    // how many messages there may be is known from the first settle on
+    // from the first settle on, the store knows how many queues the units of the namespace have
     const [first] = await engine.makeAttempts("", [
       { workSpec: "plain", workUnit: units[0]!.name, worker: "w" },
     ]);
@@ -228,7 +228,7 @@ describe("plans", () => {
     return rows.map(([line]) => line).join("\n");
   }
 
-  /** What is read of the tables, and by which index; work specs are few, and either of theirs will do. */
+  /** Which tables are read, and with which index. There are few work specs, so either of their indexes is fine. */
   const scans = (text: string): string[] =>
     [
       ...text.matchAll(
@@ -239,14 +239,14 @@ describe("plans", () => {
         `${table}: ${how?.replace("Index Only Scan", "Index Scan")} ${(index ?? "").replace(/^spec_.*/, "of specs")}`,
     );
 
-  /** Scans of tables that grow which do not look for anything: all of the index is read, each time. */
+  /** Scans of growing tables without an index condition: they read the whole index every time. */
   const walks = (text: string): string[] => {
     const lines = text.split("\n");
     return lines.filter(
       (line, i) =>
         /Scan.* on (unit|waiting|lease|ended|tally|history|request|worker|log)\b/.test(line) &&
         !/(CTE|Tid) Scan/.test(line) &&
-        // those of a namespace are many: the claims of ten minutes
+        // requests must be found by id: a namespace has many, the claims of ten minutes
         !(lines[i + 1] ?? "").includes(line.includes(" on request") ? "(id = " : "Index Cond"),
     );
   };

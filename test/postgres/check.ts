@@ -1,15 +1,14 @@
 /**
- * The external checker: shares no code with the store, reads the tables with statements of its own, and compares them
- * with a ledger of what was asked and answered. What was neither carried out nor refused is unknown, and may or may not
- * have happened, but not half of it.
+ * The external checker: it shares no code with the store, reads the tables with its own statements, and compares them with a
+ * ledger of requests and responses. A request without a response may or may not have been executed, but never partially.
  */
 import { query } from "./server.ts";
 
 export interface Ledger {
-  /** Names that were added for sure, and names that may have been. */
+  /** Names whose addition was acknowledged, and names that may have been added. */
   added: Set<string>;
   maybeAdded: Set<string>;
-  /** Attempts (unit.number) whose finish was answered with success, with the outputs they asked for. */
+  /** Attempts (unit.number) whose finish was acknowledged, with the requested outputs. */
   finished: Map<string, string>;
   /** Attempts that were handed out, by unit name. */
   claimed: Map<string, string>;
@@ -32,7 +31,7 @@ interface Unit {
   origin: string | null;
 }
 
-/** Answers what is wrong. */
+/** Returns the violations. */
 export async function check(url: string, ledger: Ledger): Promise<string[]> {
   const wrong: string[] = [];
   const units = (await query(
@@ -43,7 +42,7 @@ export async function check(url: string, ledger: Ledger): Promise<string[]> {
   const byId = new Map(units.map((unit) => [unit.id, unit]));
   const byName = new Map(units.map((unit) => [`${unit.spec}/${unit.name}`, unit]));
   if (byName.size !== units.length) wrong.push("two units have one name");
-  // what was acknowledged is there
+  // acknowledged changes are stored
   for (const name of ledger.added) if (!byName.has(`s/${name}`)) wrong.push(`${name} was added and is lost`);
   for (const [attempt, output] of ledger.finished) {
     const [id = 0, number = 0] = attempt.split(".").map(Number);
@@ -53,10 +52,10 @@ export async function check(url: string, ledger: Ledger): Promise<string[]> {
       wrong.push(`${attempt} was finished without its output`);
   }
   for (const unit of units) {
-    // nothing that nobody asked for
+    // there are no units that were not requested
     if (unit.spec === "s" && !ledger.added.has(unit.name) && !ledger.maybeAdded.has(unit.name))
       wrong.push(`nobody added ${unit.name}`);
-    // a finish and its output are one step
+    // a finish and its output are one transaction
     if (unit.spec === "next") {
       const maker = byId.get(Number(unit.origin?.split(".")[0]));
       if (maker?.status !== 4) wrong.push(`${unit.name} was made by a unit that is not finished`);
@@ -84,7 +83,7 @@ export async function check(url: string, ledger: Ledger): Promise<string[]> {
          count(*) FILTER (WHERE status = 5)]::numeric[]
        FROM coordinate.unit u WHERE u.spec = s.id)`,
   );
-  // a unit's end and its messages are one step: each of its queues has one, of this end and of no other
+  // the end of a unit and its messages are one transaction: each of its queues has exactly one message about it
   const odd = (await query(
     url,
     `SELECT coalesce(e.unit, m.unit)::int AS unit, coalesce(m.n, 0)::int AS n FROM (

@@ -1,4 +1,4 @@
-/** A claim is answered in one row for each caller, and a batch that only finishes in one for each work spec: nothing of a unit is lost by that. */
+/** A claim returns one row per caller, and a batch that only finishes returns one row per work spec: no data of a unit is lost. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock, nameFromBytes, type AttemptRow } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
@@ -120,7 +120,7 @@ test("a finish of attempts that are all lost changes nothing, and says so", asyn
   expect(again).toHaveLength(10);
   expect((await finish(claimed)).map(({ changed }) => changed)).toEqual(new Array(10).fill(false));
   expect((await engine.tally(ns))[0]?.counts).toMatchObject({ pending: 10, finished: 0 });
-  // one of them twice, and one that is lost among those that are not
+  // one attempt twice, and a lost attempt among valid ones
   const mixed = await finish([...again.slice(0, 4), again[0]!, claimed[9]!]);
   expect(mixed.map(({ changed }) => changed)).toEqual([true, true, true, true, false, false]);
   expect((await finish(again.slice(4))).every(({ changed }) => changed)).toBe(true);

@@ -1,6 +1,6 @@
 /**
- * Claims of several workers at the same moment are one statement, and a claim right after another needs no look of its own.
- * Neither may be seen but by the clock: every worker is given its own, and what another daemon has changed counts at once.
+ * Concurrent claims of several workers are one statement, and a claim soon after another reuses its look at the candidates.
+ * Both affect only the speed: every worker gets its own units, and changes by another daemon count at once.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import {
@@ -20,7 +20,7 @@ let url: string;
 let store: PostgresStore;
 let elsewhere: PostgresStore;
 let clock: ManualClock;
-/** The daemon whose claims are looked at, and another on the same database. */
+/** The daemon under test, and another one on the same database. */
 let engine: Engine;
 let other: Engine;
 let ns: string;
@@ -82,7 +82,7 @@ describe("workers that ask at the same moment", () => {
     await add("s", 60);
     await all();
     const { answer, trips: made } = await trips(() => all());
-    // the first stands alone, as nobody knew that others would come: the rest is one statement
+    // the first claim runs alone, before the others arrive; the others are one statement
     expect(made).toBeLessThanOrEqual(8);
     expect(unitsOf(answer.flat()).sort()).toEqual(times(16, (i) => name(16 + i)));
     for (const [i, attempts] of answer.entries()) {
@@ -94,7 +94,7 @@ describe("workers that ask at the same moment", () => {
         startTime: clock.now(),
         expirationTime: clock.now() + 1000 * (i + 1),
       });
-      // what was answered is what was written
+      // the response matches the stored rows
       expect(
         await engine.getAttempts(
           ns,
@@ -151,11 +151,11 @@ describe("workers that ask at the same moment", () => {
     const ids = (from: number) => (i: number) => ({ requestId: `r${from + i}` });
     const first = await all(undefined, ids(0));
     expect(new Set(unitsOf(first.flat())).size).toBe(16);
-    // half of them are those of before
+    // half of the ids are repeated
     const second = await all(undefined, ids(8));
     expect(second.slice(0, 8)).toEqual(first.slice(8));
     expect(unitsOf(second.slice(8).flat())).toEqual(times(8, (i) => name(16 + i)));
-    // an id whose attempt is over is given nothing, and the others go on
+    // a repeated id whose attempt has ended gets nothing; the others claim as usual
     await engine.settleAttempts(ns, [{ attempt: first[0]?.[0]?.id ?? "", action: "finish" }]);
     const third = await all(undefined, (i) => ({ requestId: i === 3 ? "r0" : `s${i}` }));
     expect(third.map((attempts) => attempts.length)).toEqual(times(16, (i) => (i === 3 ? 0 : 1)));
@@ -165,7 +165,7 @@ describe("workers that ask at the same moment", () => {
   test("the same request id several times at the same moment, on one daemon and on two", async () => {
     await specs({ name: "s" });
     await add("s", 60);
-    // the first goes alone, and then each id is twice among those who go together
+    // the first claim runs alone; among the others, which run together, each id occurs twice
     const same = await all(undefined, (i) => ({ requestId: `twice ${Math.ceil(i / 2)}` }));
     for (let i = 1; i < 15; i += 2) expect(unitsOf(same[i] ?? [])).toEqual(unitsOf(same[i + 1] ?? []));
     expect(new Set(unitsOf(same.flat())).size).toBe(9);
@@ -251,7 +251,7 @@ describe("workers that ask at the same moment", () => {
 describe("a claim right after another", () => {
   const claim = (more: object = {}) => engine.requestAttempts(ns, { worker: "w", ...more });
 
-  /** Claims until one needed no look of its own: from now on, for a moment, claims go by what was seen. */
+  /** Claims until a claim reuses the cached look: for a moment, further claims do so too. */
   async function warm(more: object = {}): Promise<void> {
     for (let tries = 0; tries < 10; tries++) {
       const { answer, trips: made } = await trips(() => claim(more));
@@ -272,21 +272,21 @@ describe("a claim right after another", () => {
     });
     expect([...answer]).toEqual([...answer].sort());
     expect(new Set(answer).size).toBe(20);
-    // a look a second, where the machine is slow
+    // on a slow machine there is a new look every second
     expect(made).toBeLessThan(35);
   });
 
   interface Change {
-    /** Work specs beside `a`, which has units 0 to 39. */
+    /** Work specs in addition to `a`, which has units 0 to 39. */
     specs?: { name: string; [key: string]: unknown }[];
     a?: object;
     before?: () => Promise<unknown>;
-    /** What the other daemon does. */
+    /** The change by the other daemon. */
     change: () => Promise<unknown>;
     request?: object;
-    /** What the very next claim is given. */
+    /** Checks the attempts of the next claim. */
     then: (attempts: readonly AttemptRow[]) => void;
-    /** There is more than one to choose from, or a limit: every claim looks for itself. */
+    /** With several candidates or a limit, every claim needs its own look. */
     looks?: true;
   }
   const urgent = { name: "b", priority: 10 };
@@ -504,7 +504,7 @@ describe("a claim right after another", () => {
     expect(look.look).toBeTypeOf("number");
     const a = look.candidates.find((one) => one.name === "a");
     await add("b", 5, 0, other);
-    // somebody else looks, and what was seen before is replaced
+    // another request looks, and its look replaces the cached one
     await engine.requestAttempts(ns, { worker: "w", workSpecs: ["b"] });
     const old: Claim = {
       workSpec: { name: "a", id: a?.id ?? 0 },
@@ -524,7 +524,7 @@ describe("a claim right after another", () => {
     await specs({ name: "a" }, { name: "b", priority: 10 });
     await add("a", 40);
     const given = await claim({ requestId: "r" });
-    // with an id, a claim is never the plain statement; but it needs no look either
+    // a claim with a request id never uses the plain statement, but it can also reuse a look
     for (let tries = 0, made = 0; made !== 1; tries++) {
       expect(tries).toBeLessThan(10);
       ({ trips: made } = await trips(() => claim({ requestId: `warm ${tries}` })));
@@ -543,7 +543,7 @@ test("what a claim gave is noted in the order it was given, whatever joins the p
   const setting = await openPostgres({ url: fresh, notify: false });
   const setter = new Engine(setting, { clock });
   await setter.setWorkSpecs(ns, [{ data: encodeData({ name: "s" }) }]);
-  // ids rise as names fall; of a table that is known to be small, the server reads all in the order of ids
+  // ids ascend while names descend: for a small table, the planner reads all rows in the order of ids
   await setter.addWorkUnits(
     ns,
     "s",
@@ -591,7 +591,7 @@ test("16 workers, while another daemon adds and settles: nothing is given twice,
   expect(given).toHaveLength(408);
   const [a, b] = await engine.tally(ns);
   expect([a?.counts.finished, b?.counts.finished]).toEqual([400, 8]);
-  // counted anew, row by row
+  // recount the rows
   expect(
     await query(
       url,

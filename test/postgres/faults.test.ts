@@ -1,4 +1,4 @@
-/** What happens to acknowledged work when connections break and servers die: nothing. */
+/** Acknowledged work survives broken connections and server crashes. */
 import { chmodSync, chownSync, cpSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -186,7 +186,7 @@ describe("one server", () => {
   );
 });
 
-/** Waits until so many more were finished: whatever broke, work goes on. */
+/** Waits until `count` more attempts are finished: work goes on after a fault. */
 async function finishedMore(ledger: Ledger, count: number): Promise<void> {
   const enough = ledger.finished.size + count;
   while (ledger.finished.size < enough) await delay(10);
@@ -194,7 +194,7 @@ async function finishedMore(ledger: Ledger, count: number): Promise<void> {
 
 let serial = 0;
 
-/** Adds, claims and finishes with request ids, by four at once, and writes down what was answered. */
+/** Four workers add, claim and finish with request ids, and record the responses in the ledger. */
 async function underLoad(engine: Engine, ledger: Ledger, meanwhile: () => Promise<void>): Promise<void> {
   let over = false;
   const worker = async (w: number): Promise<void> => {
@@ -220,24 +220,24 @@ async function underLoad(engine: Engine, ledger: Ledger, meanwhile: () => Promis
           ledger.finished.set(changes[i]!.attempt, `out ${attempts[i]!.workUnit}`);
         });
       } catch (error) {
-        // not known, or not available: the ledger promises nothing
+        // unknown outcome or unavailable: the ledger records nothing
         if (!isCoordinateError(error)) throw error;
         await delay(20);
       }
     }
   };
   const workers = Array.from({ length: 4 }, (_, w) => worker(w));
-  // a worker that stops for good ends the test, or the work that it waits for would never come
+  // if the workers stop with an error, the test must end: `meanwhile` would wait forever for finished work
   await Promise.race([meanwhile(), Promise.all(workers)]);
   over = true;
   await Promise.all(workers);
 }
 
-/** Waits until commits wait for the standby: the setting is taken over some time after the server was told of it. */
+/** Waits until commits wait for the standby: the server applies the setting some time after the reload. */
 async function settled(url: string): Promise<void> {
   const states = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'";
   while ((await query(url, states)).length === 0) await delay(20);
-  // commits look at what the checkpointer made of the setting, and it reads the setting before it writes a checkpoint
+  // commits use a flag that the checkpointer sets; the checkpointer reads the setting before a checkpoint
   await query(url, "CHECKPOINT");
 }
 
@@ -258,7 +258,7 @@ describe("fail-over", () => {
         ],
       },
       async (directory) => {
-        // a copy while it stands still: pg_basebackup does not come with every server
+        // copy the files while the server is stopped: pg_basebackup is not part of every installation
         await primary.halt("fast");
         cpSync(primary.directory, directory, { recursive: true, preserveTimestamps: true });
         writeFileSync(path.join(directory, "standby.signal"), "");
@@ -272,7 +272,7 @@ describe("fail-over", () => {
     const proxy = new Proxy(primary.port);
     await proxy.listen();
     try {
-      // acknowledged means on both: without this an asynchronous standby may lose the last moments
+      // a commit is acknowledged when both servers have it: an asynchronous standby may lose the last commits
       await query(primary.url(), "ALTER SYSTEM SET synchronous_standby_names = 'standby'");
       await query(primary.url(), "SELECT pg_reload_conf()");
       await settled(primary.url());
@@ -285,7 +285,7 @@ describe("fail-over", () => {
       await underLoad(engine, ledger, async () => {
         await finishedMore(ledger, 10);
         await primary.halt("kill");
-        // for a while the address already means the standby, which refuses to write
+        // for a while the address already leads to the standby, which refuses writes
         proxy.retarget(standby.port);
         await delay(500);
         await query(standby.url(), "SELECT pg_promote()");

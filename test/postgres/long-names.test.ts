@@ -1,4 +1,4 @@
-/** Keys of names that do not fit into an index: in the order of names, whatever is added in between. */
+/** Keys for names that are too long for an index: they keep the order of names, whatever is added in between. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Engine, ManualClock, compareNames, encodeData, seededRandom } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
@@ -30,11 +30,11 @@ async function claimed(engine: Engine, number: number): Promise<string[]> {
 test("names that each halve the same gap stay in order, for readers, claims and labels", async () => {
   const { engine } = await open(await server.createDatabase(), new ManualClock(1_000_000));
   await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
-  // below "A" and above the one before: 500 times
+  // 500 names, each after "A" and before the previous one
   const names = [`${head}A`, ...Array.from({ length: 500 }, (_, i) => `${head}${"a".repeat(i)}b`)];
   await engine.addWorkUnits("", "s", [{ name: names[0]!, labels: ["l"] }]);
   await engine.addWorkUnits("", "s", [{ name: names[1]!, labels: ["l"] }]);
-  // what was claimed is behind the place where the next claim begins
+  // the claimed unit is before the position at which the next claim starts
   expect(await claimed(engine, 1)).toEqual([names[0]]);
   for (const name of names.slice(2)) await engine.addWorkUnits("", "s", [{ name, labels: ["l"] }]);
   const sorted = names.toSorted(compareNames);
@@ -59,7 +59,7 @@ test("long names that are added at the same moment, in any order and by several 
     Array.from({ length: 60 }, (_, i) => "y".repeat(900) + String(i)),
   );
   const shuffled = tails.toSorted(() => random() - 0.5).map((tail) => head + tail);
-  // everything twice: those that come second find the name
+  // every name twice: the second add finds the existing unit
   const twice = [...shuffled, ...shuffled];
   const added = await Promise.all(
     Array.from({ length: twice.length / 5 }, (_, i) =>

@@ -1,4 +1,4 @@
-/** Random histories on the engine over PostgreSQL and on the model: what can be seen is the same after every step. */
+/** Random histories on the engine over PostgreSQL and on the model: the visible state is the same after every step. */
 import { afterAll, beforeAll, test } from "vitest";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
 import { checkModel } from "../model/model-test.ts";

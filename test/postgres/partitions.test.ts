@@ -1,6 +1,6 @@
 /**
- * Limits, rates, order and turns over several engines on one database, with sessions that are killed and leases that end: what the
- * records of the attempts show must keep to the rules.
+ * Limits, rates, order and turns over several engines on one database, with killed sessions and expired leases. The records of the
+ * attempts must satisfy all rules.
  */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
@@ -25,7 +25,7 @@ beforeAll(async () => {
   for (let i = 0; i < 3; i++) {
     const store = await openPostgres({ url });
     stores.push(store);
-    // one clock for all, as every daemon goes by that of the database
+    // one clock for all, because every daemon uses the clock of the database
     engines.push(new Engine(store, { clock: await stores[0]!.clock() }));
   }
 }, 60_000);
@@ -43,7 +43,7 @@ const units = (partitions: number, each: number): WorkUnitInput[] =>
     partition: `p${i % partitions}`,
   }));
 
-/** Workers on all engines, some of which lose their sessions or abandon what they hold, until everything has ended. */
+/** Runs workers on all engines, some of which lose their sessions or abandon attempts, until all units have ended. */
 async function work(ns: string, seed: number): Promise<AttemptRow[]> {
   const random = seededRandom(seed);
   let over = false;
@@ -59,7 +59,7 @@ async function work(ns: string, seed: number): Promise<AttemptRow[]> {
       const attempts = await engine.requestAttempts(ns, request).catch(lostSession);
       for (const { id } of attempts) {
         const draw = random();
-        // abandoned: its lease ends
+        // abandon the attempt: its lease expires
         if (draw < 0.03) continue;
         const action = draw < 0.1 ? "retry" : draw < 0.15 ? "fail" : "finish";
         await new Promise((resolve) => setTimeout(resolve, random() * 5));
@@ -126,9 +126,9 @@ function byPartition(attempts: readonly AttemptRow[]): Map<string, AttemptRow[]>
   return found;
 }
 
-/** How many ran at once at most. An attempt that ends in the millisecond in which another begins is over then. */
+/** The highest number of attempts that ran at once. If one ends in the millisecond in which another begins, they do not overlap. */
 function mostAtOnce(attempts: readonly AttemptRow[]): number {
-  // one that was settled after its lease had ended held its place until then
+  // an attempt that was settled late held its slot until its lease expired
   const events = attempts.flatMap(({ startTime, endTime, expirationTime, late }) => [
     { at: startTime, by: 1 },
     { at: late ? expirationTime : endTime, by: -1 },
@@ -182,7 +182,7 @@ test.each([
   const [spec] = await engine.setWorkSpecs("", [{ data: encodeData({ name: "s", ...keys }) }]);
   await engine.addWorkUnits("", "s", [{ name: "a" }, { name: "b" }]);
   const [a] = await engine.requestAttempts("", { worker: "w", lifetimeMs: 1000 });
-  // another daemon looked for work just before the lease ended, and claims just after; the call that renews began before
+  // another daemon looked just before the lease expired and claims just after; the renewing call started before that
   expect(await engine.requestAttempts("", { worker: "v" })).toEqual([]);
   const claim = {
     workSpec: { name: "s", id: spec!.id },
@@ -223,7 +223,7 @@ test("rates hold for a work spec and for each partition", async () => {
   const attempts = (await work("rate", 3)).filter(({ worker }) => worker !== "");
   const keeps = (list: readonly AttemptRow[], { limit, burst }: typeof rate): void => {
     const starts = list.map(({ startTime }) => startTime).sort((a, b) => a - b);
-    // of so many in a row, all but the burst had to wait for a token
+    // of any consecutive attempts, all except the burst had to wait for a token
     for (let i = 0; i < starts.length; i++)
       for (let j = i + burst; j < starts.length; j++)
         expect(starts[j]! - starts[i]!).toBeGreaterThanOrEqual(((j - i + 1 - burst) * 1000) / limit - 2);
@@ -263,7 +263,7 @@ test("a claim by partition takes a fixed number of statements, however many unit
     expect(attempts).toHaveLength(20);
     const changes = attempts.map(({ id }) => ({ attempt: id, action: "finish" as const }));
     await engine.settleAttempts("", changes);
-    // the first settle of a namespace finds out that it has partitions
+    // the first settle of a namespace reads whether it has partitions
     const settles = store.counters.statements;
     await engine.settleAttempts(
       "",

@@ -1,7 +1,7 @@
 /**
- * A real PgBouncer for the tests, where the program is installed: in transaction mode, so that every transaction may have
- * another session of the server, and taking the sessions in turn, so that it does. Named statements are not carried along,
- * as it was before version 1.21 and is with `max_prepared_statements = 0` since.
+ * A real PgBouncer for the tests, if the program is installed. It runs in transaction mode and uses server sessions in turn, so
+ * that successive transactions run in different sessions. It does not support named statements, as before version 1.21, or
+ * since then with `max_prepared_statements = 0`.
  */
 import { execFile, spawn } from "node:child_process";
 import { chownSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -12,18 +12,18 @@ import { promisify } from "node:util";
 import { freePort, query, serverUser } from "./server.ts";
 
 export interface Bouncer {
-  /** The same database as `url`, by way of the pooler. */
+  /** The URL of the same database through the pooler. */
   url: string;
   stop(): Promise<void>;
 }
 
-/** Where the program is; null where it is not installed. Debian keeps it among what only root has in its path. */
+/** The path of the program, or null if it is not installed. Debian installs it in a directory that is only in root's PATH. */
 export function findPgBouncer(): string | null {
   const places = [...(process.env.PATH ?? "").split(path.delimiter), "/usr/sbin", "/usr/local/sbin"];
   return places.map((place) => path.join(place, "pgbouncer")).find((file) => existsSync(file)) ?? null;
 }
 
-/** 1.21 and later know the setting; earlier ones refuse to start with one that they do not know. */
+/** Version 1.21 and later know the setting. Earlier versions refuse to start with an unknown setting. */
 async function knowsNamedStatements(program: string): Promise<boolean> {
   const { stdout } = await promisify(execFile)(program, ["--version"]);
   const [, major = "0", minor = "0"] = /(\d+)\.(\d+)/.exec(stdout) ?? [];
@@ -46,7 +46,7 @@ export async function startPgBouncer(program: string, url: string): Promise<Boun
       "listen_addr = 127.0.0.1",
       `listen_port = ${port}`,
       "unix_socket_dir =",
-      // whoever comes is let in, as the user above
+      // accept all clients, as the user above
       "auth_type = any",
       "pool_mode = transaction",
       "server_round_robin = 1",

@@ -1,4 +1,4 @@
-/** A proxy between a store and its server that can cut connections between any two messages, or fall silent. */
+/** A proxy between a store and its server that can cut connections between any two messages, or stop forwarding. */
 import { connect, createServer, type Socket } from "node:net";
 
 export type Direction = "to server" | "to client";
@@ -6,7 +6,7 @@ export type Direction = "to server" | "to client";
 export class Proxy {
   readonly #server = createServer((client) => this.#accept(client));
   readonly #pairs = new Set<[Socket, Socket]>();
-  /** Those whose client has said LISTEN. */
+  /** Connections whose client has sent LISTEN. */
   readonly #listening = new Set<[Socket, Socket]>();
   #target: number;
   #cut: { direction: Direction; left: number } | null = null;
@@ -23,13 +23,13 @@ export class Proxy {
     if (address !== null && typeof address === "object") this.port = address.port;
   }
 
-  /** New connections go here. */
+  /** Cuts all connections. New connections go to this port. */
   retarget(port: number): void {
     this.#target = port;
     this.cutAll();
   }
 
-  /** Lets so many more messages pass in one direction, and then cuts the connection; once. */
+  /** Cuts a connection once, after `messages` more messages in one direction. */
   cutAfter(direction: Direction, messages: number): void {
     this.#cut = { direction, left: messages };
   }
@@ -42,14 +42,14 @@ export class Proxy {
     this.#cut = null;
   }
 
-  /** Connections that are open now, or only those that listen, go silent: nothing is forwarded any more, and nothing is closed. */
+  /** Stops forwarding on all open connections, or only on those that listen, without closing them. */
   blackhole(which: "all" | "listening" = "all"): void {
     for (const pair of which === "all" ? this.#pairs : this.#listening)
       for (const socket of pair) socket.pause();
     this.#listening.clear();
   }
 
-  /** How many connections listen and are not silent. */
+  /** The number of listening connections that still forward. */
   get listening(): number {
     return this.#listening.size;
   }
@@ -83,10 +83,10 @@ export class Proxy {
       socket.on("error", end);
       socket.on("close", end);
     }
-    // the first message of a client has no type
     client.on("data", (chunk: Buffer) => {
       if (chunk.includes("LISTEN ")) this.#listening.add(pair);
     });
+    // `true`: the first message of a client has no type
     this.#forward(client, server, "to server", end, true);
     this.#forward(server, client, "to client", end, false);
   }

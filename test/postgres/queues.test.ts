@@ -1,4 +1,4 @@
-/** Queues, labels and waits where they differ from a store of one process: several daemons, older ones among them. */
+/** Queues, labels and waits with several daemons and after migrations, where PostgreSQL differs from a store of one process. */
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -106,7 +106,7 @@ test("two thousand who wait cost a daemon a few statements, and others none", as
   while (here.waiting < count) await delay(20);
   const before = stores[0]!.counters.statements;
   const settles = stores[1]!.counters.statements;
-  // ends that concern nobody: they are looked at together, not once for each who waits
+  // ends of units without waiters: one read covers all waits, instead of one read per wait
   for (const { id } of others) await there.settleAttempts("", [{ attempt: id, action: "finish" }]);
   expect(stores[1]!.counters.statements - settles).toBeLessThanOrEqual(2 * others.length);
   await delay(100);
@@ -122,7 +122,7 @@ test("two thousand who wait cost a daemon a few statements, and others none", as
   await closeAll(engines);
 }, 120_000);
 
-/** Copies what the tables of an older schema hold out of a schema of this version. */
+/** Creates a schema of an older version and copies the data of the current schema into its tables. */
 async function downgrade(
   url: string,
   from: string,
@@ -143,7 +143,7 @@ async function downgrade(
      WHERE table_schema = $1 GROUP BY table_name`,
     [to],
   );
-  // notes have other columns now, and what they say is found anew
+  // the columns of notes have changed, and their content is computed again
   for (const { name, columns } of tables.filter((table) => table.name !== "note"))
     await client.query(`INSERT INTO ${to}.${name} (${columns}) SELECT ${columns} FROM ${from}.${name}`);
   const fields = [
@@ -157,7 +157,7 @@ async function downgrade(
   ];
   if (!withPartitions)
     await client.query(`UPDATE ${to}.spec SET meta = (meta::jsonb - $1::text[])::text`, [fields]);
-  // long names had a hash in their keys before version 3
+  // before version 3 the keys of long names contained a hash
   const key =
     "CASE WHEN length(long_name) > 2600 THEN substring(long_name FROM 1 FOR 2568) || sha256(long_name) ELSE long_name END";
   if (version === 2)
@@ -278,7 +278,7 @@ test.each([1, 2, 3, 4, 5])(
      UNION ALL SELECT tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal`,
     );
     expect(code).toEqual([]);
-    // attempts of before still run: a limit counts them
+    // attempts from before the migration still run: a limit counts them
     const claimed = async (number: number): Promise<string[]> =>
       (await engine.requestAttempts("", { worker: "w", number })).map(({ workUnit }) => workUnit);
     const running = version > 1 ? 1 : 2;
@@ -298,7 +298,7 @@ test.each([1, 2, 3, 4, 5])(
 test("the longest label of the longest name is found", async () => {
   const { engines } = await pair();
   const [engine] = engines;
-  // bytes that do not compress, or the index entry would be small all the same
+  // bytes that do not compress: otherwise the index entry would be small
   const noise = (length: number, seed: number): string =>
     times(length, (i) => String.fromCharCode(33 + ((i * 7919 + seed * 104729 + ((i * i) % 89)) % 90))).join(
       "",

@@ -1,4 +1,4 @@
-/** Eight engines on one database, with everything that can go wrong between them at once. Seeded, and checked from outside. */
+/** Eight engines on one database, with all kinds of races between them at once. Seeded, and checked with separate SQL statements. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, isCoordinateError, ManualClock, seededRandom } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
@@ -12,7 +12,7 @@ const stores: PostgresStore[] = [];
 beforeAll(async () => {
   server = await openServer();
   url = await server.createDatabase();
-  // all at once: they take turns to make the tables
+  // opened concurrently: they take turns to create the tables
   stores.push(...(await Promise.all(Array.from({ length: 8 }, () => openPostgres({ url, poolSize: 3 })))));
 }, 60_000);
 
@@ -56,7 +56,7 @@ test.each([1, 2, 3])(
         spec,
         times(unitsPer, (i) => ({ name: `u${i}`, data: encodeData({ n: i }) })),
       );
-    // each waits for two of another spec, which end at the same time on different engines
+    // each depends on two units of other work specs, which end at the same time on different engines
     await first!.addWorkUnits(
       ns,
       "waiting",
@@ -110,7 +110,7 @@ test.each([1, 2, 3])(
             };
           return { attempt: id, action: "finish" as const };
         });
-        // in any order: many finishes of many engines meet
+        // in random order, so that the finishes of several engines conflict
         changes.sort(() => random() - 0.5);
         const answers = await engine.settleAttempts(ns, changes);
         for (const answer of answers) if (answer.error !== null) expect(answer.error).toBe("gone");
@@ -135,7 +135,7 @@ test.each([1, 2, 3])(
       disturb(first!),
     ]);
     expect(max).toBeLessThanOrEqual(7);
-    // one unit per interval, however many asked
+    // one unit per interval, however many requests there were
     const { rows: ticks } = await first!.listWorkUnits(ns, "ticking");
     expect(ticks.map(({ status }) => status)).toEqual(["finished"]);
     const statuses = async (spec: string): Promise<Set<string>> =>
@@ -148,7 +148,7 @@ test.each([1, 2, 3])(
   120_000,
 );
 
-/** What the counters say is what a recount says. */
+/** Checks the counters against a recount. */
 async function checkCounts(at: string, ns: string): Promise<void> {
   const rows = await query(
     at,

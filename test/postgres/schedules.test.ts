@@ -1,4 +1,4 @@
-/** Four engines on one database, and some that are killed: each run of a schedule is made once. */
+/** Four engines on one database, with connections that are cut: each run of a schedule is made once. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
@@ -41,7 +41,7 @@ test("each run is made by exactly one of four engines, while connections are cut
         url,
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'coordinate'",
       );
-    // what was cut may be refused: the next look makes up for it
+    // calls on cut connections may fail: the next read makes the missed runs
     await Promise.allSettled(asked);
   }
   await engines[0]!.tally(ns);

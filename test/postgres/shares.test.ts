@@ -1,4 +1,4 @@
-/** Two engines on one database divide time together: what was settled through one counts for the other. */
+/** Two engines on one database share out worker time together: work settled through one counts for the other. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Engine, ManualClock, seededRandom } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
@@ -36,7 +36,7 @@ test("two engines give units of 50 ms and of 500 ms the same time, and each know
   });
   expect(Math.abs(partOf(time, "long") - 0.5)).toBeLessThan(0.08);
 
-  // once all of it is recorded
+  // when all work is recorded
   clock.advance(11_000);
   for (const engine of engines) await engine.sweep();
   const told = await Promise.all(engines.map((engine) => engine.explain("n")));

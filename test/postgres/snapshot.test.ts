@@ -1,7 +1,7 @@
 /**
- * A reader that holds an old snapshot keeps what is dead from being taken away: every unit that was claimed stays in the index
- * of what waits, and a claim that walks over all of them becomes slower with each. What a claim reads is counted in pages,
- * by the server itself, so that the machine's speed does not matter.
+ * A reader with an old snapshot prevents the removal of dead rows: the index of waiting units keeps an entry for every claimed
+ * unit, and a claim that scans all of them becomes slower and slower. The server counts the pages that a claim reads, so that
+ * the speed of the machine does not matter.
  */
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -18,10 +18,10 @@ afterAll(() => server.stop());
 const units = Number(process.env.SNAPSHOT_UNITS ?? 20_000);
 const batch = 100;
 
-/** Connections that, when told to, let the server explain each statement and undo it, and then carry it out. */
+/** Connections that, while `pages` is a number, run each statement under EXPLAIN first, roll it back, and then execute it. */
 class MeasuringPool implements Pool {
   readonly #pool: pg.Pool;
-  /** Pages that were read to find what waits, what is due and what has lapsed, while it is a number. */
+  /** The pages read so far to find waiting units, due units and expired leases; null while not measuring. */
   pages: number | null = null;
 
   constructor(url: string) {
@@ -65,7 +65,7 @@ interface Plan {
   Plans?: Plan[];
 }
 
-/** Pages that scans of the indexes in which units are searched have touched, with the rows they led to. */
+/** The pages, including those of the rows, that were read by scans of the indexes for finding units. */
 function searched(plan: Plan): number {
   if (["waiting_order", "lease_expiration", "unit_pkey"].includes(plan["Index Name"] ?? ""))
     return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
@@ -94,7 +94,7 @@ test("under a held snapshot a claim and a finish do not read more and more", asy
       attempts.map(({ id }) => ({ attempt: id, action: "finish" as const })),
     );
   };
-  /** The least of a few: a page that is split, or a look that begins at the start now and then, is not the rule. */
+  /** The minimum of five claims: an occasional page split, or a search that starts at the beginning, is not typical. */
   const measured = async (): Promise<number> => {
     const pages: number[] = [];
     for (let i = 0; i < 5; i++) {

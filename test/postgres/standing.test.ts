@@ -1,4 +1,4 @@
-/** The tables that tell where units stand: what they are for, and that nothing is left in them. */
+/** The tables that hold the state of units apart from their rows: what they are for, and that no entries are left behind. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
 import { openPostgres } from "../../src/postgres/index.ts";
@@ -46,7 +46,7 @@ test("claiming and settling units writes no entry in an index of theirs", async 
         "SELECT n_tup_upd::int AS all, n_tup_hot_upd::int AS hot FROM pg_stat_user_tables WHERE schemaname = 'coordinate' AND relname = 'unit'",
       )) as { all: number; hot: number }[]
     )[0]!;
-  // a session reports what it did when it ends
+  // a session reports its statistics when it ends
   await expect.poll(async () => (await updates()).all, { timeout: 30_000 }).toBe(2000);
   expect((await updates()).hot).toBeGreaterThan(1900);
 }, 60_000);
@@ -93,7 +93,7 @@ test("a lease that was renewed ends when it says, later or sooner", async () => 
   clock.advance(10_000);
   expect(await status(engine, other!.workUnit)).toBe("available");
   expect(await status(engine, later!.workUnit)).toBe("pending");
-  // the list has moved on: claims do not look at it again until then
+  // the lease list has moved to its next expiration: claims do not read it before that
   expect(await query(url, "SELECT expiration::int AS at FROM coordinate.lease")).toEqual([{ at: 1_060_000 }]);
   clock.advance(60_000);
   expect(await status(engine, later!.workUnit)).toBe("available");

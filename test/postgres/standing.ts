@@ -1,7 +1,7 @@
-/** Whether the tables of where units stand say the same as the units. Shares no code with the store. */
+/** Compares the tables that hold the state of units with the units themselves. Shares no code with the store. */
 import { query } from "./server.ts";
 
-/** Answers what is wrong. */
+/** Returns the differences. */
 export async function checkStanding(url: string): Promise<string[]> {
   const wrong: string[] = [];
   const found = async (what: string, sql: string): Promise<void> => {

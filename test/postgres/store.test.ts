@@ -1,4 +1,4 @@
-/** What only this store has: transactions of the caller, wake-ups, its own clock, migrations, several schemas. */
+/** Features that only this store has: transactions of the caller, wake-ups, the server's clock, migrations, several schemas. */
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -54,7 +54,7 @@ test("a unit that is committed long after it was added is handed out in its plac
   await client.query("BEGIN");
   await new Engine(store.within(client)).addWorkUnits("", "s", [{ name: "a" }]);
   expect(await claim()).toBe("c");
-  // other adds of the same second, and of later ones, in other sessions and in this one
+  // other adds in the same and in later seconds, in other sessions and in this one
   await engine.addWorkUnits("", "s", [{ name: "x" }]);
   await delay(1100);
   await engine.addWorkUnits("", "s", [{ name: "y" }]);
@@ -78,7 +78,7 @@ test("a request that waits on one daemon is answered by an add on another, at on
   await one.engine.addWorkUnits("", "s", [{ name: "u" }]);
   expect((await waiting).map(({ workUnit }) => workUnit)).toEqual(["u"]);
   expect(performance.now() - started).toBeLessThan(5000);
-  // the listener's connection is lost, and comes back
+  // the listener loses its connection and reconnects
   await query(one.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
   const again = other.requestAttempts("", { worker: "w", waitMs: 20_000 });
   await delay(500);
@@ -100,7 +100,7 @@ test("a request that waits is answered when the caller of a transaction commits"
   await delay(200);
   await client.query("COMMIT");
   const [attempt] = await waiting;
-  // and so are ends: nobody is told too early, who would look, see nothing and not be told again
+  // the same for ends of units: a notice before the commit would wake a waiter that sees nothing and gets no second notice
   const ending = other.awaitWorkUnits("", "s", ["u"], { waitMs: 20_000 });
   await delay(300);
   await client.query("BEGIN");
@@ -133,7 +133,7 @@ test("nothing is heard of the units of a deleted work spec, also before their ro
   await timed.setWorkSpecs("", [{ data: encodeData({ name: "gone" }) }]);
   await timed.addWorkUnits("", "gone", [{ name: "x", queues: ["q"], expiresMs: 10 }]);
   await timed.addWorkUnits("", "s", [{ name: "x", queues: ["q"], expiresMs: 10 }]);
-  // another daemon may look before the one that deletes has taken the rows away
+  // another daemon may read before the deleting daemon has removed the rows
   await store.deleteWorkSpecs("", ["gone"], clock.now());
   clock.advance(1000);
   await timed.tally("");
@@ -160,7 +160,7 @@ test("many adds in a moment are told to others a few times", async () => {
 }, 60_000);
 
 test("the first change after a while is told to others at once", async () => {
-  // setWorkSpecs of `open` may have been told already, and the next would be an hour later
+  // the setWorkSpecs call in `open` may have sent a notice, and the next one would come an hour later
   const { url, engine } = await open();
   await engine.close();
   const store = await openPostgres({ url, notifyMs: 3_600_000 });
@@ -312,7 +312,7 @@ test("one connection is enough: ids for what is made in a transaction are taken 
   ]);
   const names = (count: number) => Array.from({ length: count }, (_, i) => `u${i}`);
   await engine.addWorkUnits("", "s", [{ name: "u0" }, { name: "u1" }]);
-  // some exist, and there are more new ones than ids at hand; the same for what a finished unit makes
+  // some units exist, and there are more new ones than allocated ids; the same for the outputs of a finished unit
   const added = await engine.addWorkUnits(
     "",
     "s",
@@ -338,7 +338,7 @@ test("however many list, there is a connection left for adds, claims and settles
   });
   await engine.addWorkUnits("", "s", [{ name: "a" }, { name: "b" }, { name: "c" }]);
   await engine.requestAttempts("", { worker: "w" });
-  // whoever lists attempts has to wait; nothing else looks there
+  // listing attempts has to wait for this lock; nothing else reads the table
   const blocker = new pg.Client({ connectionString: url });
   await blocker.connect();
   await blocker.query("BEGIN; LOCK TABLE coordinate.history IN ACCESS EXCLUSIVE MODE");
@@ -349,7 +349,7 @@ test("however many list, there is a connection left for adds, claims and settles
   });
   const waiting =
     "SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-  // two of the four connections wait, the other ten requests stand in line
+  // two of the four connections wait for the lock; the other ten requests are queued
   await expect.poll(() => query(url, waiting), { timeout: 20_000 }).toEqual([{ n: 2 }]);
   await engine.addWorkUnits("", "s", [{ name: "d" }]);
   const [attempt] = await engine.requestAttempts("", { worker: "w" });
@@ -382,14 +382,14 @@ test("leases, delays and ends count from when they are written, however long a l
   const held = await engine.requestAttempts("", { worker: "w", number: 4, lifetimeMs: 60_000 });
   const blocker = new pg.Client({ connectionString: url });
   await blocker.connect();
-  /** Answers when the lock had been waited for long; the latest time that was given before is not much earlier than the end. */
+  /** Runs `work` while the table is locked for a long time. `freed` is well after the start: the times written must not be earlier. */
   const whileLocked = async <Answer>(
     work: () => Promise<Answer>,
   ): Promise<{ freed: number; answer: Answer }> => {
     await blocker.query("BEGIN; LOCK TABLE coordinate.unit IN ACCESS EXCLUSIVE MODE");
     const running = work();
     const asked = clock.now();
-    // many times as long as a statement waits for a lock, and as others wait for one of the two connections
+    // hold the lock much longer than a statement waits for a lock, or a request for one of the two connections
     await expect.poll(() => clock.now() - asked, { timeout: 20_000 }).toBeGreaterThan(12 * lockSliceMs);
     const freed = asked + 6 * lockSliceMs;
     await blocker.query("ROLLBACK");

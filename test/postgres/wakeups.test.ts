@@ -1,6 +1,6 @@
 /**
- * Acknowledged work reaches an idle worker within 2 s, whichever other daemon, connection or listener dies; and so do
- * messages and ends of units. Real daemons on a real server: daemon A is told of the work and dies, the caller waits at B.
+ * Acknowledged work reaches an idle worker within 2 s, whichever other daemon, connection or listener dies; the same holds for
+ * messages and ends of units. Real daemons on a real server: daemon A acknowledges the work and dies, the caller waits at B.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ import { executable, startProcess, type Started } from "../daemon/built.ts";
 import { Proxy } from "./proxy.ts";
 import { query, startServer, type OwnServer } from "./server.ts";
 
-/** The promise. */
+/** The guaranteed maximum. */
 const promisedMs = 2000;
 
 let server: OwnServer;
@@ -31,7 +31,7 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** What the daemons keep beside the database. */
+/** The data directories of the daemons. */
 const directory = mkdtempSync(path.join(tmpdir(), "wakeups-"));
 afterAll(() => rmSync(directory, { recursive: true }));
 
@@ -50,7 +50,7 @@ interface Daemon {
   kill(): Promise<void>;
 }
 
-/** `name` is what the server knows its connections by. */
+/** `name` is the application name of its connections. */
 async function startDaemon(url: string, name: string): Promise<Daemon> {
   const backend = new URL(url);
   backend.searchParams.set("application_name", name);
@@ -75,12 +75,12 @@ const throughProxy = (url: string): string => {
   return parsed.href;
 };
 
-/** A way to wait at one daemon for what another does. */
+/** A way to wait at one daemon for an action of another. */
 interface Way {
   name: string;
-  /** Answers with the act that is waited for; it is acknowledged when it resolves. */
+  /** Returns the action that is waited for. The action is acknowledged when its promise resolves. */
   prepare: (a: RestClient) => Promise<() => Promise<unknown>>;
-  /** True when what was waited for has come. */
+  /** Resolves with true if the awaited event has arrived. */
   wait: (b: RestClient, signal: AbortSignal) => Promise<boolean>;
 }
 
@@ -107,7 +107,7 @@ const end: Way = {
   wait: async (b, signal) =>
     (await b.awaitWorkUnits(end.name, "s", ["u"], { waitMs, signal }))[0]?.status === "finished",
 };
-/** Each in a namespace of its own. */
+/** Each uses a separate namespace. */
 const ways = [work, message, end];
 
 interface Both {
@@ -126,7 +126,7 @@ async function both(bThroughProxy = false): Promise<Both> {
   return { url, a, b };
 }
 
-/** How long it took, for each way to wait, from A's acknowledgement until B answered, with a fault before or after it. */
+/** For each way to wait, the time from A's acknowledgement to B's response, with a fault before or after the acknowledgement. */
 async function timed(
   { a, b }: Both,
   before: () => unknown,
@@ -147,7 +147,7 @@ async function timed(
   return Object.fromEntries(ways.map(({ name }, i) => [name, Math.round(answered[i]! - acknowledged)]));
 }
 
-/** All three were answered in time. */
+/** All three responses came in time. */
 const expectSoon = (took: Record<string, number>): void => {
   for (const [name, ms] of Object.entries(took)) expect(ms, name).toBeLessThan(promisedMs);
 };
@@ -176,7 +176,7 @@ describe("who waits for work, messages or ends is answered within 2 s", () => {
     const daemons = await both();
     const ended = async (): Promise<void> =>
       expect(await endListeners(daemons.url)).toEqual([{ ended: true }]);
-    // what A tells it tells while nobody listens
+    // A sends its notices while no daemon listens
     expectSoon(await timed(daemons, ended, nothing));
   }, 60_000);
 
@@ -204,7 +204,7 @@ test("a unit that a stopped daemon holds locked in a transaction is handed out b
   void a.client.setWorkUnitPriorities(work.name, "s", { names: ["u"] }, { set: 5 }).catch(nothing);
   const sessions = (state: string): Promise<unknown[]> =>
     query(url, `SELECT pid FROM pg_stat_activity WHERE application_name = 'a' AND ${state}`);
-  // it has locked the unit, and waits for the test before it can write the counts
+  // A has locked the unit and waits for the table lock of this test to write the counts
   await expect.poll(() => sessions("wait_event_type = 'Lock'")).toHaveLength(1);
   signal(a, "SIGSTOP")();
   await locker.query("COMMIT");
@@ -270,7 +270,7 @@ describe("what the extra looking costs", () => {
   const workers = 100;
   const seconds = 3;
 
-  /** Statements a second, with so many who wait, each in the namespace and for the work spec that is given. */
+  /** Statements per second while 100 workers wait, each in the namespace and for the work spec that `ask` returns. */
   async function measured(
     options: PostgresOptions,
     ask: (i: number) => { ns: string; workSpecs?: string[] },
@@ -320,8 +320,8 @@ describe("what the extra looking costs", () => {
 });
 
 /**
- * Two daemons, one of them killed, stopped or cut off at a random moment around an acknowledgement, again and again. KILLS says
- * how often, SEED from where.
+ * Repeatedly kills, stops or disconnects one of two daemons at a random moment around an acknowledgement. KILLS sets how often,
+ * SEED the random seed.
  */
 test("random kills: the longest that acknowledged work waited beside an idle worker", async () => {
   const kills = Number(process.env.KILLS ?? 4);
@@ -353,7 +353,7 @@ test("random kills: the longest that acknowledged work waited beside an idle wor
       (error: unknown) => ({ came: error, at: performance.now() }),
     );
     await delay(200 + random() * 1500);
-    // one in five strikes while the request is under way, the others up to 60 ms after its answer
+    // one fault in five happens during the request, the others up to 60 ms after its response
     const isEarly = random() < 0.2;
     const strike = async (): Promise<unknown> => {
       await delay(random() * (isEarly ? 10 : 60));
@@ -364,7 +364,7 @@ test("random kills: the longest that acknowledged work waited beside an idle wor
       () => performance.now(),
       () => null,
     );
-    // a daemon that was stopped too early does not answer at all
+    // a daemon that is stopped too early never responds
     const acknowledged = await Promise.race([answered, delay(3000, null)]);
     await (early ?? strike());
     const what = `${ns}, ${fault}, kill ${kill} of seed ${seed}`;

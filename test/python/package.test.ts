@@ -1,8 +1,8 @@
 /**
  * The Python package in `python/`: its own suite runs with pytest in a virtual environment, against daemons of this
- * source on SQLite and on PostgreSQL, and mypy checks its types. The oldest Python of the machine that will do runs the suite on
- * SQLite too, without the long flows and the builds; with `TEST_PYTHON=all`, every other Python of the machine does. Else
- * `TEST_PYTHON` names the one Python that is wanted.
+ * source on SQLite and on PostgreSQL, and mypy checks its types. The oldest other suitable Python of the machine also runs the suite
+ * on SQLite, without the long flows and the builds; with `TEST_PYTHON=all`, every other Python does. Any other value of
+ * `TEST_PYTHON` is the only Python to use.
  */
 import { execFile, execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync } from "node:fs";
@@ -18,10 +18,10 @@ const run = promisify(execFile);
 const root = path.join(import.meta.dirname, "..", "..");
 const cwd = path.join(root, "python");
 const oldest = 9;
-/** What a package is called as a program, where that is another name. */
+/** The program of a package, if it has a different name. */
 const programs: Readonly<Record<string, string>> = { build: "pyproject-build" };
 
-/** What an interpreter says, or null when it cannot. */
+/** The output of an interpreter, or null if it fails. */
 function tell(python: string, args: readonly string[]): string | null {
   try {
     return execFileSync(python, [...args], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
@@ -50,7 +50,7 @@ class Python {
     return path.join(this.environment, "bin", name);
   }
 
-  /** Why it cannot run these tests, or null. */
+  /** Why this Python cannot run the tests, or null. */
   async hindrance(tools: readonly string[]): Promise<string | null> {
     if (this.version === null) return `no ${this.command}`;
     if (isOld(this.version)) return `Python ${this.version} is older than 3.${oldest}`;
@@ -64,7 +64,7 @@ class Python {
     }
   }
 
-  /** Once: the environment is kept with the other caches. */
+  /** Creates the environment once; it is kept with the other caches. */
   async #install(tools: readonly string[]): Promise<void> {
     if (tools.every((name) => existsSync(this.bin(programs[name] ?? name)))) return;
     mkdirSync(path.dirname(this.environment), { recursive: true });
@@ -72,11 +72,11 @@ class Python {
     await run(this.bin("pip"), ["install", "--quiet", "--disable-pip-version-check", ...tools]);
   }
 
-  /** Answers how many tests have passed. */
+  /** Returns the number of tests that passed. */
   async pytest(backends: string, ...args: string[]): Promise<number> {
     const env = {
       PATH: process.env.PATH,
-      // beside the sources it would be shipped, and without it every process of a worker compiles the package anew
+      // bytecode next to the sources would be shipped, and without bytecode every worker process would compile the package again
       PYTHONPYCACHEPREFIX: path.join(this.environment, "bytecode"),
       TEST_DAEMON: `${process.execPath} ${executable("coordinated")}`,
       TEST_BACKENDS: backends,
@@ -103,7 +103,7 @@ class Python {
   }
 }
 
-/** Of every other version one, the oldest first: by its name, and where pyenv puts them. */
+/** One Python of every other version, oldest first: those in PATH by name, and those installed by pyenv. */
 function others(first: Python): Python[] {
   const pyenv = path.join(homedir(), ".pyenv", "versions");
   const installed = existsSync(pyenv) ? readdirSync(pyenv).map((name) => path.join(pyenv, name)) : [];
@@ -129,7 +129,7 @@ describe.skipIf(reason !== null)(`the Python package${whySkipped(reason)}`, () =
 
   beforeAll(async () => {
     postgres = await openServer();
-    executable("coordinated"); // built once, before several need it
+    executable("coordinated"); // build it once, before several tests need it
   }, 240_000);
 
   afterAll(async () => {
@@ -146,7 +146,7 @@ describe.skipIf(reason !== null)(`the Python package${whySkipped(reason)}`, () =
 
   if (more.length === 0) return;
   const title = `passes its suite on Python ${more.map(({ version }) => version ?? "").join(", ")}`;
-  // one after the other, so that they take one processor of a small machine at most
+  // one after the other, so that they use at most one processor of a small machine
   test.concurrent(title, { timeout: 3_600_000 }, async ({ skip }) => {
     const short = ["--ignore", "tests/test_flow.py", "--ignore", "tests/test_documentation.py"];
     const missing: string[] = [];

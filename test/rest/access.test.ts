@@ -1,4 +1,4 @@
-/** Who may do what: every route, every scope, the right and the wrong namespace. */
+/** Access rights: every route, every scope, the right and the wrong namespace. */
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Engine } from "../../src/core/index.ts";
@@ -17,7 +17,7 @@ import {
   type Scope,
 } from "../../src/rest/index.ts";
 
-/** A caller is a header of `scope@namespace`; nothing else is known. */
+/** The authorization header is `scope@namespace`; there are no tokens. */
 const access: Access = {
   identify: (request: FastifyRequest): Identity => {
     const match = /^(\w+)@(.*)$/.exec(request.headers.authorization ?? "");
@@ -50,7 +50,7 @@ afterAll(async () => {
   await engine.close();
 });
 
-/** Whether the caller came past the check; what the handler then says of an empty body does not matter. */
+/** The status of a request. 401 and 403 mean that access was denied; how the handler treats the empty body does not matter. */
 async function passes(route: Route, caller: string | undefined, ns = "mine"): Promise<number> {
   const url = route.path.replace("{namespace}", ns).replace(/\{\w+\}/g, "x");
   const { statusCode } = await app.inject({
@@ -65,7 +65,7 @@ async function passes(route: Route, caller: string | undefined, ns = "mine"): Pr
   return statusCode;
 }
 
-/** Written down by itself, not computed from what the server uses: a slip there must not be a slip here. */
+/** Listed explicitly, not derived from the server's rules, so that an error there is found here. */
 const granted: Record<Scope, readonly Route["scope"][]> = {
   read: ["read", "listed", "open"],
   work: ["read", "work", "listed", "open"],
@@ -81,7 +81,7 @@ describe("every route", () => {
 
   test("refuses a caller without a token, but for the root", async () => {
     for (const route of routes) {
-      // who asks is asked of every request on the connection: calls.test.ts
+      // each request on such a connection is authorized separately: see calls.test.ts
       if (route.id === "calls") continue;
       expect([route.id, await passes(route, undefined)]).toEqual([
         route.id,
@@ -98,7 +98,7 @@ describe("every route", () => {
         if (route.id === "events") continue;
         const may = granted[scope].includes(route.scope);
         const right = await passes(route, `${scope}@mine`);
-        if (route.id === "go.namespace.create") continue; // it names the namespace in its body: below
+        if (route.id === "go.namespace.create") continue; // the namespace is in its body: tested below
         expect([route.id, scope, "right", right !== 403 && right !== 401]).toEqual([
           route.id,
           scope,

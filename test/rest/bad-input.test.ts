@@ -1,4 +1,4 @@
-/** What must not hurt: every answer is a typed JSON error with the right status, and others notice nothing. */
+/** Invalid input: every response is a typed JSON error with the right status, and other clients are not affected. */
 import { once } from "node:events";
 import { createConnection, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -40,7 +40,7 @@ const open = async (): Promise<Socket> => {
   return socket;
 };
 
-/** Sends bytes and answers what came back until the connection ended or fell silent. */
+/** Sends bytes and returns what comes back until the connection ends or is silent for 100 ms. */
 async function raw(...pieces: (string | Buffer)[]): Promise<string> {
   const socket = await open();
   let got = "";
@@ -221,7 +221,7 @@ describe("slow clients", () => {
     const start = performance.now();
     for (let i = 0; i < 50; i++) await client.tally("n");
     expect((performance.now() - start) / 50).toBeLessThan(50);
-    // Node looks for late headers every 30 s at most; bodies are looked at more often
+    // Node checks for late headers only every 30 s, so only the bodies, which are checked more often, are awaited
     const bodies = slow.filter((_, i) => i % 2 === 1);
     await Promise.all(bodies.map(({ ended }) => ended));
     for (const { socket } of slow) socket.destroy();

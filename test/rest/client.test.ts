@@ -60,7 +60,7 @@ async function serve(options: RestClientOptions = {}, at?: { path: string }): Pr
   return { engine, log, listener, client };
 }
 
-/** A server that does what it is told, a request at a time. */
+/** A server with scripted responses: each request takes the next step. */
 async function fake(
   ...steps: ((body: string) => { status: number; text: string } | "cut")[]
 ): Promise<{ url: string; bodies: string[] }> {
@@ -228,7 +228,7 @@ describe("streams", () => {
     for await (const row of client.exportWorkUnits("n", "s")) {
       const unit = sent.next().value as WorkUnitInput;
       expect(row.name).toBe(unit.name);
-      // line ends between tokens are blanks in a file of lines
+      // in a file of lines, line breaks between tokens become spaces
       expect(row.data).toEqual(typeof unit.data === "string" ? unit.data.replace("\n", " ") : unit.data);
       i += 1;
     }
@@ -359,7 +359,7 @@ describe("events", () => {
     stop.abort();
     await reading;
     await vi.waitUntil(() => log.watchers === 0);
-    // nothing was kept for those who would go on after an event
+    // no events are kept for watchers that resume after an event
     expect(log.wanted("n")).toBe(false);
   });
 
@@ -408,7 +408,7 @@ describe("events", () => {
     log.add("n", { type: "attempts", verb: "settleAttempts", time: 1, count: 1 });
     expect((await second).every((text) => text.includes("event: tally"))).toBe(true);
     expect(reads).toBe(2);
-    // a worker that checks in changes no count
+    // the check-in of a worker changes no counts
     const third = next();
     log.add("n", { type: "workers", verb: "updateWorkers", time: 1, count: 1 });
     expect((await third).some((text) => text.includes("event: tally"))).toBe(false);
@@ -433,7 +433,7 @@ describe("events", () => {
   });
 
   test("are further apart, and at the same moments for all, while changes never cease", async () => {
-    // the clock stands still at 300 ms after a whole second
+    // the clock is fixed at 300 ms after a full second
     const log = new EventLog({ now: () => 10_300 });
     const pauses: number[] = [];
     const stop = new AbortController();
@@ -446,7 +446,7 @@ describe("events", () => {
       await texts.next();
       pauses.push(performance.now() - before);
     }
-    // the first at once
+    // the first event comes at once
     expect(pauses[1]).toBeGreaterThanOrEqual(45);
     expect(pauses[2]).toBeGreaterThanOrEqual(690);
     stop.abort();

@@ -1,4 +1,4 @@
-/** The exchange of a Go client, to the byte: what it sends and what it needs. */
+/** The protocol of the Go client, byte for byte: the requests that it sends and the responses that it needs. */
 import { createConnection } from "node:net";
 import type { FastifyInstance } from "fastify";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -425,7 +425,7 @@ describe("errors", () => {
         text: expect.stringContaining('"error":"ErrGone"') as string,
       });
     }
-    // of a unit that is there, an attempt that never was
+    // an attempt of an existing unit that never existed
     expect((await send("GET", "/namespace/n/attempt/2.7")).status).toBe(404);
     expect((await send("GET", "/namespace/n/attempt/nonsense")).status).toBe(404);
   });
@@ -539,7 +539,7 @@ test("on the wire: a chunked request, Content-Length, and no byte after the answ
   await new Promise((resolve) => setTimeout(resolve, 30));
   socket.write((body.length - half).toString(16) + "\r\n" + body.slice(half) + "\r\n0\r\n\r\n");
   while (!got.endsWith('/work_unit"}')) await new Promise((resolve) => setTimeout(resolve, 5));
-  // the connection stays open and takes another
+  // the connection stays open and accepts another request
   socket.write(`GET /namespace/n/work_spec HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: ${v1}\r\n\r\n`);
   while (!got.endsWith('"}]}')) await new Promise((resolve) => setTimeout(resolve, 5));
   const [first = "", second = ""] = got.split(/(?=HTTP\/1\.1 )/);

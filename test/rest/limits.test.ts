@@ -1,4 +1,4 @@
-/** What one caller may cost: pipelines, long bodies, answers that nobody reads, silence. */
+/** Limits for one caller: pipelines, long bodies, unread responses, idle connections. */
 import { Buffer } from "node:buffer";
 import { once } from "node:events";
 import { createConnection, type Socket } from "node:net";
@@ -59,7 +59,7 @@ function hear(socket: Socket): () => string {
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 describe("pipelines", () => {
-  /** A server whose lists take as long as the test wants. */
+  /** A server whose `getNamespace` calls end when the test calls `finish`. */
   async function slow() {
     const running: (() => void)[] = [];
     let started = 0;
@@ -185,11 +185,11 @@ describe("long bodies", () => {
     let received = false;
     while (reading.mock.calls.length === 0) {
       await new Promise((resolve) => setImmediate(resolve));
-      // from when all of it has been sent, the server only reads
+      // count turns only after everything has been sent, when the server only reads
       if (socket.writableLength === 0) received = true;
       if (received) turns += 1;
     }
-    // 13 MB, in pieces of 256 kB
+    // 13 MB, read in chunks of 256 kB
     expect(turns).toBeGreaterThan(20);
     await vi.waitUntil(() => heard().includes("200 OK"), 20_000);
   });
@@ -208,7 +208,7 @@ describe("long bodies", () => {
     expect(heard()).toMatch(/^HTTP\/1.1 503 /);
     expect(heard()).toContain('"code":"overloaded"');
     expect(heard().toLowerCase()).toContain("retry-after: 1");
-    // what the first one held is free when it has gone
+    // the bytes of the first connection are free after it has closed
     start.destroy();
     await sleep(100);
     const again = await dial();

@@ -50,7 +50,7 @@ describe("the OpenAPI document", () => {
   });
 });
 
-/** Random requests by the schema, and by the schema gone wrong. */
+/** Random requests that follow the schema, with some deviations from it. */
 class Fuzz {
   readonly #random: Random;
 
@@ -124,7 +124,7 @@ class Fuzz {
     ]);
   }
 
-  /** A value of the schema; one time in twenty something else. */
+  /** A value that fits the schema; in one of twenty cases any other value. */
   value(schema: Record<string, unknown>, key: string, depth = 6): unknown {
     if (this.below(20) === 0) return this.anything(2);
     if (key === "data") return this.data();
@@ -213,7 +213,7 @@ describe("20,000 random requests", () => {
     for (let i = 0; i < 20_000 / seeds.length; i++) {
       if (i % 500 === 0) clock.advance(60_000);
       const request = fuzz.request(fuzz.one(served));
-      // a long poll would wait for a clock that stands still
+      // a long poll would wait forever, because the clock does not advance
       if (typeof request.payload === "string")
         request.payload = request.payload.replace(/"waitMs":[^,}\]]+/, '"waitMs":0');
       const { statusCode, body } = await app.inject(request);
@@ -224,7 +224,7 @@ describe("20,000 random requests", () => {
     }
     expect(bugs).toEqual([]);
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
-    // a fuzz that is always refused tests nothing but the refusals
+    // a fuzz test whose requests are always refused tests only the refusals
     const fine = [...statuses].reduce((sum, [status, count]) => sum + (status < 300 ? count : 0), 0);
     expect(fine).toBeGreaterThan(1000);
   });

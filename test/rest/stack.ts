@@ -10,12 +10,12 @@ import {
 } from "../../src/rest/index.ts";
 import type { Subject } from "../../src/testing/index.ts";
 
-/** A store behind an engine behind a server that really listens, and a client of it. The clock is shared. */
+/** A store with an engine, a server on a real port, and a client. All share one clock. */
 export async function openRest(store: Store, options: RestClientOptions = {}): Promise<Subject> {
   const clock = new ManualClock();
   let random = seededRandom(1);
   const engine = new Engine(store, { clock, random: () => random() });
-  // what a daemon puts between the wire and the engine must not be seen by anybody
+  // the layers that a daemon puts between protocol and engine must not change the results
   const everything = { wanted: () => true, add: () => undefined };
   const coordinate = coalesce(observe(engine, everything, () => clock.now()));
   const { app } = restServer({ coordinate, routes: streamRoutes() });

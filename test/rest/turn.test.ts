@@ -30,7 +30,7 @@ describe("answers of one turn", () => {
     expect(sent).toEqual([]);
     await Promise.all([second, third]);
     expect(sent).toEqual(["second", "third"]);
-    // what is ready in a later turn is not kept
+    // a response in a later turn is not delayed
     expect(turn.end()).toBeUndefined();
   });
 });

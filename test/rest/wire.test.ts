@@ -5,7 +5,7 @@ import { nameFromUrl, nameToUrl } from "../../src/rest/url-name.ts";
 import { verbArgs, verbBody } from "../../src/rest/verbs.ts";
 import { readWire, writeLine, writeWire } from "../../src/rest/wire.ts";
 
-/** Values in which no member is called data. */
+/** Values without a member named `data`. */
 const plain = fc.jsonValue({ maxDepth: 4 }).filter((value) => !JSON.stringify(value).includes('"data"'));
 
 describe("the wire", () => {
@@ -36,7 +36,7 @@ describe("the wire", () => {
       try {
         return JSON.stringify(read());
       } catch (error) {
-        // a key that is repeated is refused here and not there
+        // duplicate keys are refused here, but not by JSON.parse
         return String(error).includes("there twice") ? "twice" : "refused";
       }
     };

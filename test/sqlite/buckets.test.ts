@@ -1,4 +1,4 @@
-/** What partitions have used of their rates is in the file, however many a claim has served. */
+/** The file records how much of its rate each partition has used, also for a claim that serves many partitions. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";

@@ -1,4 +1,4 @@
-/** Group commit: what shares a transaction, what is answered when, and what one failure does to the others. */
+/** Group commit: which calls share a transaction, when they return, and how the failure of one affects the others. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -39,7 +39,7 @@ afterEach(() => engine.close());
 
 const add = (name: string) => engine.addWorkUnits("", "s", [{ name }]);
 const available = async (): Promise<number> => (await engine.tally(""))[0]?.counts.available ?? 0;
-/** A lock without a deadline cannot be written: the statement fails, after another has written. */
+/** A lock without a deadline cannot be written: its statement fails, after another statement has written. */
 const fails = (): Promise<unknown> => {
   const lock = (path: string, deadline: number): Lock => ({ path: [path], owner: "o", deadline });
   return store.locks(
@@ -120,7 +120,7 @@ describe("a group", () => {
 });
 
 describe("a worker that waits", () => {
-  /** Resolves when the request has found nothing and waits. */
+  /** Resolves when the request has found no unit and waits. */
   const waits = async (requestId: string): Promise<{ claimed: Promise<AttemptRow[]> }> => {
     const claimed = engine.requestAttempts("", { worker: "w", waitMs: 60_000, requestId });
     while (engine.waiting === 0) await nextTurn();
@@ -157,7 +157,7 @@ describe("a worker that waits", () => {
     await add("a");
     const ask = () => engine.requestAttempts("", { worker: "w", requestId: "r" });
     let repeated: Promise<AttemptRow[]> | undefined;
-    // told of the unit that is added, while the claim beside it is not committed
+    // called for the added unit while the claim in the same transaction is not committed
     const unwatch = store.watchWork("", () => {
       repeated ??= Promise.resolve().then(ask);
     });
@@ -177,8 +177,8 @@ describe("a worker that waits", () => {
 
 describe("long work", () => {
   /**
-   * The longest that the processor worked without a turn of the event loop. Not the time that passed: on a machine that is
-   * busy with other tests even an idle loop is late. The engine's own checks of 50,000 items are in it.
+   * The longest processor time without a turn of the event loop. Not wall-clock time: on a machine that is busy with other tests
+   * even an idle loop is late. It includes the engine's own checks of 50,000 items.
    */
   async function longestTurn(work: () => Promise<void>): Promise<number> {
     const done = new AbortController();
@@ -206,7 +206,7 @@ describe("long work", () => {
       await engine.addWorkUnits("", "s", units);
       const attempts = await engine.requestAttempts("", { worker: "w", number: 20_000, lifetimeMs: 1000 });
       expect(attempts).toHaveLength(20_000);
-      // all at once: a storm
+      // all leases expire at once
       clock.advance(1000);
       expect(await available()).toBe(50_000);
       const again = await engine.requestAttempts("", { worker: "w", number: 20_000 });

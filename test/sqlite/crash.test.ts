@@ -1,6 +1,6 @@
 /**
- * The store process is killed at random moments, over and over, while several clients ask for much at once. After each
- * death a checker that shares no code with the store looks at the file and at the ledger of what was answered.
+ * The store process is killed repeatedly at random moments, while several clients send many requests at once. After each kill, a
+ * checker that shares no code with the store compares the file with the ledger of responses.
  *
  * 80 times here; `npm run test:crash` does 2,000.
  */
@@ -42,14 +42,14 @@ test(
       const driver = new Driver(ledger, seed + kill);
       for (let i = 0; i < killsPerFile && kill < kills; i++, kill++) {
         const store = new StoreProcess({ built, file });
-        // now and then it dies while it opens the file
+        // sometimes the process is killed while it opens the file
         const early = random() < 0.1;
         if (early) void sleep(random() * 150).then(() => store.kill());
         const { ready, error } = await store.opened;
         if (!early) expect(error, `seed ${seed}, kill ${kill}`).toBeUndefined();
         if (ready) {
           await driver.start(store);
-          // after some steps and not after some time: a busy machine is to be killed in the midst of work too
+          // kill after a number of steps, not after a time, so that the kill interrupts work on a slow machine too
           let left = Math.floor(random() * 60);
           const last = random() * 6;
           await driver.load(store, 8, () => {
@@ -66,7 +66,7 @@ test(
       for (const key of ["add", "claim", "settle", "unknown"] as const) total[key] += driver.done[key];
     }
     console.log(`${kills} kills, seed ${seed}: ${JSON.stringify(total)}`);
-    // the test is worth something only when much was acknowledged and much was cut short
+    // the test is only meaningful if many requests were acknowledged and many were interrupted
     expect(total.settle).toBeGreaterThan(kills);
     expect(total.unknown).toBeGreaterThan(kills);
   },

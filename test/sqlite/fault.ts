@@ -1,4 +1,4 @@
-/** A store whose commits are counted and can be made to fail as a disk would. */
+/** A store that counts its commits and can make them fail as a disk would. */
 import { loadDriver, type Connection } from "../../src/sqlite/driver.ts";
 import { openFile, own } from "../../src/sqlite/file.ts";
 import { migrate } from "../../src/sqlite/schema.ts";
@@ -12,7 +12,7 @@ export class Fault {
   commits = 0;
   #code: number | null = null;
 
-  /** Lets the next commit fail; answers how to end that. */
+  /** Makes the next commit fail. Returns a function that undoes this. */
   arm(on: boolean, code = diskFull): () => void {
     this.#code = on ? code : null;
     return () => {
@@ -20,7 +20,7 @@ export class Fault {
     };
   }
 
-  /** Before each commit. */
+  /** Called before each commit. */
   meet(): void {
     this.commits++;
     if (this.#code === null) return;

@@ -1,9 +1,9 @@
 /**
- * What a disk may do to a store: become full, fail to write, fail to sync, and let a process die at each of its writes.
- * Nothing that was acknowledged is lost, the message names file and cause, and a disk with space again is enough.
+ * Disk faults: a full disk, failing writes, failing syncs, and a process that is killed at each of its writes. Nothing that was
+ * acknowledged is lost, the message names file and cause, and the store continues when the disk has space again.
  *
- * A small file system in memory stands for a full disk, and strace makes system calls fail; where they are not to be had
- * (they need Linux, and the first needs root) the tests are left out and say so.
+ * A small file system in memory simulates a full disk, and strace makes system calls fail. Both need Linux, and the first needs
+ * root; without them the tests are skipped with a message.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -22,7 +22,7 @@ const directory = mkdtempSync(path.join(tmpdir(), "coordinate-faults-"));
 const small = path.join(directory, "small");
 mkdirSync(small);
 
-/** Why a test cannot be made here; empty when it can. */
+/** Why tests with a small disk cannot run here; empty if they can. */
 const noSmallDisk = ((): string => {
   const { status, stderr } = spawnSync("mount", ["-t", "tmpfs", "-o", "size=6m", "tmpfs", small], {
     encoding: "utf8",
@@ -48,13 +48,13 @@ beforeAll(() => {
 });
 
 afterAll(() => {
-  // lazily: the packaged driver keeps the file open until its statements are collected
+  // lazy unmount: the packaged driver keeps the file open until its statements are garbage-collected
   if (noSmallDisk === "") execFileSync("umount", ["--lazy", small]);
   rmSync(built, { recursive: true, force: true });
   rmSync(directory, { recursive: true, force: true });
 });
 
-// to mount a small disk needs root
+// mounting a small disk needs root
 describe.skipIf(noSmallDisk !== "")(`a full disk${whySkipped(noSmallDisk)}`, () => {
   test("refuses with no_space, loses nothing, and goes on when there is space again", async () => {
     const file = path.join(small, "full.sqlite");
@@ -67,7 +67,7 @@ describe.skipIf(noSmallDisk !== "")(`a full disk${whySkipped(noSmallDisk)}`, () 
     const acknowledged = new Set<string>();
     const finished = new Set<string>();
     for (let round = 0; round < 10; round++) {
-      // leaves less and less, so that the file and its log meet the end at different moments
+      // leave less space in each round, so that the file and its log run out of space at different moments
       writeFileSync(ballast, Buffer.alloc(4_000_000 + round * 60_000 - next * 200));
       let refused: unknown;
       for (let i = 0; i < 5000 && refused === undefined; i++) {
@@ -80,14 +80,14 @@ describe.skipIf(noSmallDisk !== "")(`a full disk${whySkipped(noSmallDisk)}`, () 
       expect(refused).toSatisfy((error) => isCoordinateError(error, "no_space"));
       expect(String(refused)).toContain(file);
       expect(String(refused)).toContain("the disk is full");
-      // what is there can be read
+      // stored units can still be read
       expect((await engine.tally(""))[0]?.counts).toMatchObject({
         available: acknowledged.size - finished.size,
         finished: finished.size,
       });
       expect(store.failure).toBeNull();
       rmSync(ballast);
-      // and now there is space again: the same store goes on
+      // there is space again: the same store continues
       const attempts = await engine.requestAttempts("", { worker: "w", number: 20 });
       expect(attempts.length).toBe(20);
       await engine.settleAttempts(
@@ -100,7 +100,7 @@ describe.skipIf(noSmallDisk !== "")(`a full disk${whySkipped(noSmallDisk)}`, () 
       finished.clear();
       const { rows } = await engine.listWorkUnits("", "s", { limit: 100_000 });
       expect(new Set(rows.map(({ name }) => name))).toEqual(acknowledged);
-      // back to a handful, so that every round fits
+      // delete all units, so that every round fits
       await engine.deleteWorkUnits("", "s", { all: true });
       acknowledged.clear();
       await store.compact();
@@ -126,7 +126,7 @@ describe.skipIf(noSmallDisk !== "")(`a full disk${whySkipped(noSmallDisk)}`, () 
       await driver.start(store);
       let steps = 40;
       await driver.load(store, 4, () => steps-- < 0);
-      // all that is left
+      // fill the rest of the disk
       spawnSync("dd", ["if=/dev/zero", `of=${ballast}`, "bs=4096"]);
       await driver.load(store, 4, () => false);
       expect(driver.refusals.length).toBeGreaterThan(0);
@@ -139,9 +139,9 @@ describe.skipIf(noSmallDisk !== "")(`a full disk${whySkipped(noSmallDisk)}`, () 
   }, 60_000);
 });
 
-// it needs strace, and leave to trace; CI installs it
+// needs strace and the permission to trace; CI installs it
 describe.skipIf(noTracer !== "")(`a failing disk${whySkipped(noTracer)}`, () => {
-  /** Runs a load against a store whose system calls fail from some moment on; answers what was refused. */
+  /** Runs a load against a store whose system calls fail from some moment on. Returns the driver with the refusals. */
   async function failing(name: string, inject: string, seed: number): Promise<Driver> {
     const file = path.join(directory, `${name}-${seed}.sqlite`);
     const ledger = `${file}.ledger`;
@@ -160,7 +160,7 @@ describe.skipIf(noTracer !== "")(`a failing disk${whySkipped(noTracer)}`, () => 
     });
     const { ready } = await traced.opened;
     if (ready) await driver.load(traced, 4, () => false);
-    // whoever asks now is refused too, and told why
+    // later requests are refused too, with the reason
     const after = await traced.ask("addWorkUnits", "", "first", [{ name: "late" }]);
     if (ready && after !== null) {
       expect(after.error?.code).toBe("unavailable");
@@ -169,7 +169,7 @@ describe.skipIf(noTracer !== "")(`a failing disk${whySkipped(noTracer)}`, () => 
     traced.kill();
     await traced.exited;
     expect(check(file, ledger)).toEqual([]);
-    // a disk that is well again: the file opens and nothing is lost
+    // when the disk works again, the file opens and nothing is lost
     const last = new StoreProcess({ built, file });
     expect(await last.opened).toEqual({ ready: true });
     last.kill();
@@ -189,7 +189,7 @@ describe.skipIf(noTracer !== "")(`a failing disk${whySkipped(noTracer)}`, () => 
   }, 60_000);
 
   test("that cannot write: the store says so and stops", async () => {
-    // late enough that the file is open: what the load before left in the log is written into it first
+    // fail only after the file is open: opening first checkpoints the log that the previous load left
     for (const [seed, when] of [150, 200, 250].entries()) {
       const { refusals } = await failing("write", `inject=pwrite64:error=EIO:when=${when}+`, seed);
       expect(refusals.length).toBeGreaterThan(0);

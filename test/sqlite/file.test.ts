@@ -1,4 +1,4 @@
-/** Opening, owning and looking after the file. */
+/** Opening, owning and maintaining the file. */
 import { spawnSync } from "node:child_process";
 import {
   chmodSync,
@@ -42,7 +42,7 @@ afterAll(() => {
 
 const stores = new WeakMap<Engine, SqliteStore>();
 
-/** The store below an engine. */
+/** The store of an engine. */
 function storeOf(engine: Engine): SqliteStore {
   const store = stores.get(engine);
   if (store === undefined) throw new Error("unknown engine");
@@ -72,7 +72,7 @@ describe("ownership", () => {
     expect(error?.message).toContain(`${file}: is in use by process ${process.pid} on `);
     await second.exited;
     await expect(openSqlite(file)).rejects.toThrow(/is in use by process/);
-    // and the first is none the worse for it
+    // the first process is not affected
     expect((await engine.tally(""))[0]?.counts.available).toBe(100);
     await engine.close();
   });
@@ -105,14 +105,14 @@ test("a log with room is overwritten by commits, and a copy of it has all that w
   await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
   for (let i = 0; i < 50; i++) await engine.addWorkUnits("", "s", [{ name: `unit ${i}` }]);
   expect(logBytes()).toBe(reserved);
-  // what a crash at this moment would leave behind
+  // a copy of what a crash at this moment would leave
   const copy = `${file}.copy`;
   for (const end of ["", "-wal"]) copyFileSync(file + end, copy + end);
   const found = await openSqlite(copy, { reserveLog: true });
   expect(await found.check()).toEqual({ ok: true, problems: [] });
   expect((await found.tally("", 0))[0]?.counts.available).toBe(50);
   await found.close();
-  // nor is anything lost when more is written than there is room for
+  // nothing is lost when more is written than the log has room for
   const large = encodeData({ text: "x".repeat(10_000) });
   for (let i = 0; i < 3; i++)
     await engine.addWorkUnits(
@@ -168,7 +168,7 @@ describe("permissions and places", () => {
       const { stdout, error } = spawnSync(process.execPath, [program, built, at], options);
       return error === undefined ? stdout : "";
     };
-    // where others may read neither Node nor these sources it cannot be shown
+    // not testable if other users cannot read Node or these sources
     const first = run(path.join(closed, "store.sqlite"));
     if (first === "") return;
     expect(first).toMatch(/no permission|cannot be opened|cannot be written/);
@@ -249,7 +249,7 @@ describe("what is not a store", () => {
       await engine.close();
       return String(error);
     };
-    // which pages are hit decides whether opening finds it already
+    // depending on the damaged pages, opening or reading detects the damage
     expect(await outcome().catch(String)).toMatch(/is damaged/);
   });
 

@@ -1,4 +1,4 @@
-/** Listings of what waits by partition, which stands in no order of names: sorted while it is little, met among all units when it is much. */
+/** Listings of units that wait by partition, which have no index by name: a few are sorted, many are found by a scan of all units. */
 import { expect, test } from "vitest";
 import { encodeData, Engine } from "../../src/core/index.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
@@ -22,7 +22,7 @@ test("available units of a work spec with partitions are listed in name order, f
     return (await engine.listWorkUnits("", "s", query)).rows.map(({ name }) => name);
   };
   await add(0, 1000);
-  // one of each partition, of the higher priority: 1, 3 and 5
+  // one unit of each partition, with the higher priority: 1, 3 and 5
   const running = await engine.requestAttempts("", { worker: "w", number: 10 });
   expect(running.map(({ workUnit }) => workUnit).sort()).toEqual([1, 3, 5].map(nameOf));
   expect(await listed(0)).toEqual([2, 4, 6, 7].map(nameOf));

@@ -1,4 +1,4 @@
-/** A file of an older version, with work in it, is brought up to date when it is opened. */
+/** Opening a file of an older version migrates it, with the work in it. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -11,7 +11,7 @@ import { applicationId, migrations, schemaVersion } from "../../src/sqlite/schem
 const directory = mkdtempSync(path.join(tmpdir(), "coordinate-migration-"));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-/** Copies what the tables of an older schema hold out of a file of this one. */
+/** Creates a file of an older schema version and copies the data of a current file into its tables. */
 function downgrade(from: string, to: string, version: number): void {
   const connection = loadDriver().open(to);
   for (const statements of migrations.slice(0, version)) connection.exec(statements);
@@ -72,7 +72,7 @@ test.each([1, 2, 3, 4])("work of a file of schema %i goes on, and may have what 
   const engine = new Engine(store, { clock });
   expect((await engine.listWorkUnits("", "s")).rows).toEqual(seen);
   expect(await engine.tally("")).toEqual(tally);
-  // a unit that runs is given a queue, and ends by an attempt of before
+  // a running unit gets a queue, and is finished by an attempt from before the migration
   await engine.addWorkUnits("", "s", [
     { name: "u00", queues: ["q"], labels: ["red"] },
     { name: "fresh", queues: ["q"], labels: ["red"] },
@@ -89,7 +89,7 @@ test.each([1, 2, 3, 4])("work of a file of schema %i goes on, and may have what 
   expect(await engine.waitingSince("")).toEqual([
     { namespace: "", workSpec: "s", since: 1_000_000, exact: true },
   ]);
-  // two attempts of before still run: a limit counts them
+  // two attempts from before the migration still run: a limit counts them
   const claimed = async (number: number): Promise<string[]> =>
     (await engine.requestAttempts("", { worker: "w", number })).map(({ workUnit }) => workUnit);
   await engine.setWorkSpecs("", [{ data: encodeData({ name: "s", max_running_per_partition: 3 }) }]);
@@ -120,7 +120,7 @@ test("what waited by partition in a file of schema 4 stands in one order", async
   await before.settleAttempts("", [{ attempt: tried!.id, action: "retry" }]);
   await before.close();
   downgrade(newer, older, 4);
-  // as version 4 had it: in both orders
+  // as in version 4: the units are in both tables
   const connection = loadDriver().open(older);
   connection.exec(`
     ATTACH '${newer}' AS new;
@@ -135,7 +135,7 @@ test("what waited by partition in a file of schema 4 stands in one order", async
     ({ name }) => name,
   );
   expect(names).toEqual(["a1", "a2", "b1", "b2"]);
-  // the one that was tried before is found without a claim when it may not be tried again
+  // the sweep finds the unit that has used its retries, without a claim
   await engine.setWorkSpecs("", [
     { data: encodeData({ name: "s", max_running_per_partition: 1, max_retries: 1 }) },
   ]);
@@ -143,7 +143,7 @@ test("what waited by partition in a file of schema 4 stands in one order", async
   const claimed = await engine.requestAttempts("", { worker: "w", number: 9, workSpecs: ["s"] });
   expect(claimed.map(({ workUnit }) => workUnit).sort()).toEqual(["a2", "b1"]);
   expect(await store.check()).toEqual({ ok: true, problems: [] });
-  // and back, when the work spec has no rules for partitions any more
+  // the units move back when the work spec no longer has rules for partitions
   await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
   expect(await store.check()).toEqual({ ok: true, problems: [] });
   const rest = await engine.requestAttempts("", { worker: "w", number: 9, workSpecs: ["s"] });
@@ -158,7 +158,7 @@ test("leases, messages and what was taken outlive the process", async () => {
   await engine.addWorkUnits("", "s", [{ name: "u", queues: ["q"] }]);
   const [attempt] = await engine.requestAttempts("", { worker: "w" });
   await engine.close();
-  // the lease is read from the file, and with it that somebody is to hear of the end
+  // the lease is read from the file, and with it the queue for the message about the end
   const again = new Engine(await openSqlite(file));
   await again.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
   await again.close();

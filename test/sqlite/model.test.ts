@@ -1,4 +1,4 @@
-/** Random histories on the engine over SQLite and on the model: what can be seen is the same after every step. */
+/** Random histories on the engine over SQLite and on the model: the visible state is the same after every step. */
 import { test } from "vitest";
 import { openSqlite } from "../../src/sqlite/index.ts";
 import { checkModel } from "../model/model-test.ts";

@@ -1,6 +1,6 @@
 /**
- * The same store on Node 24, where SQLite comes with Node: the conformance suite and the tests of the file, run there.
- * The npm package `node` brings it; without a network there is nothing to run it with, and the test says so.
+ * The same store on Node 24, which includes SQLite: runs the conformance suite and the tests of the file there. The npm
+ * package `node` provides Node 24; without a network the test is skipped with a message.
  */
 import { spawnSync } from "node:child_process";
 import path from "node:path";
@@ -15,7 +15,7 @@ const tests = [
   "test/sqlite/plans.test.ts",
 ];
 
-// where Node is 24 or later already, the other files have shown it
+// on Node 24 or later the other test files already cover this
 const isNewer = Number(process.versions.node.split(".")[0]) >= 24;
 test.skipIf(isNewer)(
   `the store works on Node 24${whySkipped(isNewer ? "this is Node 24 or later" : "")}`,

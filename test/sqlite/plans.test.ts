@@ -1,28 +1,28 @@
-/** Every statement is planned to cost what the work asked for costs: none looks through the units, or through anything large. */
+/** The query plan of every statement is proportional to the requested work: none scans the units or another large table. */
 import { expect, test } from "vitest";
 import { loadDriver } from "../../src/sqlite/driver.ts";
 import { migrate } from "../../src/sqlite/schema.ts";
 import { sql } from "../../src/sqlite/statements.ts";
 
-/** What may be read from end to end, and why. */
+/** The tables that a statement may scan completely, with the reason. */
 const scans: Record<string, RegExp> = {
-  // on opening, once
+  // once, when the file is opened
   counters: /^SCAN counter$/,
   setCounters: /^SCAN counter$/,
   namespaces: /^SCAN namespace$/,
   specs: /^SCAN s$/,
   leases: /^SCAN lease$/,
-  // what runs is little; once for a spec with partitions
+  // there are few leases; read once for a work spec with partitions
   laneLeases: /^SCAN l$/,
   // the list of partitions
   setLanes: /^SCAN served$/,
   claimableFirst: /^SCAN wanted$/,
   claimableFirstQueued: /^SCAN wanted$/,
-  // what runs is little, and here it is few enough to be sorted
+  // there are few leases, and few enough here to sort them
   pendingByName: /^SCAN l$/,
 };
 
-/** Sorting what was found, where it is little. */
+/** Statements that may sort their result, because it is small. */
 const sorts = new Set([
   "countStates",
   "pendingByName",
@@ -30,12 +30,12 @@ const sorts = new Set([
   "anyWorker",
   "oldWorkers",
   "dependents",
-  // units of one partition that were begun and given back
+  // units of one partition that were started and returned
   "firstBegun",
   "laneLeases",
-  // what waits by partition, where it is few enough
+  // units that wait by partition, if they are few
   "readyLaneByName",
-  // ten stretches of a breaker's window, and the errors in them
+  // the ten intervals of a breaker's window, and their errors
   "outcomes",
 ]);
 
@@ -52,12 +52,12 @@ function plan(statement: string): string[] {
 
 test.each(Object.entries(sql))("%s", (name, statement) => {
   for (const step of plan(statement)) {
-    // the lists that a statement is given, and the rows it is to write
+    // the lists that are parameters of the statement, and the rows that it writes
     if (/^SCAN (j VIRTUAL|json_each VIRTUAL|\d+-ROW|\d+ CONSTANT|CONSTANT|\(subquery|subquery)/i.test(step))
       continue;
     if (step.startsWith("SCAN")) expect(step).toMatch(scans[name] ?? /^no scan at all$/);
     if (step.includes("TEMP B-TREE")) expect([...sorts], step).toContain(name);
-    // a search that uses less of an index than the statement says is a scan by another name
+    // a search that uses fewer index columns than the statement could is effectively a scan
     if (/^SEARCH (u|unit) /.test(step))
       expect(step).toMatch(
         /INTEGER PRIMARY KEY|unit_\w+ \(spec=\?( AND name[=><]\?)?|unit_name \(spec=\? AND name/,

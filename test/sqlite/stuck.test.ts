@@ -1,4 +1,4 @@
-/** A file that contradicts itself: an index says that a unit was tried too often, and its row says that it was not. */
+/** An inconsistent file: according to an index a unit has used all its retries, according to its row it has not. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -57,7 +57,7 @@ test("the daemon logs it once, and goes on", async () => {
     log,
   );
   await seen;
-  // the sweeps after it say nothing: the daemon stops only when the one that runs has ended
+  // later sweeps log nothing; `stop` waits until the current sweep has ended
   await daemon.stop();
   expect(logged.filter((line) => line.includes(stuckText))).toHaveLength(1);
 });

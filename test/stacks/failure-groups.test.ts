@@ -1,6 +1,6 @@
 /**
- * Failure groups of a large work spec: among 200,000 units, 2,000 that failed in three ways, each with an error text of its own. The groups are
- * read in less than 100 ms, and exactly the units of one are run again.
+ * Failure groups of a large work spec: among 200,000 units, 2,000 failed in three ways, each with a different error text. The groups
+ * are read in less than 100 ms, and a retry of one group runs exactly its units again.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ const units = 200_000;
 const failing = 2000;
 const inOneCall = 5000;
 
-/** Three kinds of errors; whatever differs within one is noise. */
+/** Three kinds of errors. The differences within a kind are irrelevant. */
 const errors: readonly ((n: number) => string)[] = [
   (n) => `Error: connect ETIMEDOUT 10.0.${n % 256}.${n % 7}:5432\n    at x (/srv/app/${n}.js:${n}:7)`,
   (n) =>
@@ -78,7 +78,7 @@ test.each(Object.keys(stores))("on %s", { timeout: 900_000 }, async (name) => {
     ["OSError: no file …", 666],
     ["TypeError: cannot read … of order …", 667],
   ]);
-  // the machine may be busy with other tests: the best of many
+  // the best of many reads, because the machine may be busy with other tests
   for (let i = 0; i < 30; i++) await read();
   console.log(
     `${name}: first ${ms[0]!.toFixed(1)} ms, best of the others ${Math.min(...ms.slice(1)).toFixed(1)} ms`,

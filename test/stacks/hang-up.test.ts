@@ -1,6 +1,6 @@
 /**
- * A worker that hangs up while it is given work: whichever wire it came by, the units go back at once and untried. With
- * `max_retries: 1` a unit that counted as tried would fail without ever having run.
+ * A worker that closes its connection while it is given work: over either protocol, the units are returned at once, as untried.
+ * With `max_retries: 1`, a unit that counted as tried would fail without ever having run.
  */
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -12,7 +12,7 @@ async function behindPgBouncer(program: string, url: string): Promise<Way> {
   return { options: { url: pooler.url, pgBouncer: true }, end: () => pooler.stop() };
 }
 
-/** Where there is no PgBouncer, what it does: every transaction has another session, in which nothing was left. */
+/** A substitute if PgBouncer is not installed: every transaction gets another session without any state. */
 function behindTransactionPool(url: string): Way {
   const pool = new pg.Pool({ connectionString: url, max: 6 });
   pool.on("error", () => undefined);
@@ -27,8 +27,8 @@ function behindTransactionPool(url: string): Way {
 }
 
 /**
- * A third of the cases, another one each time: a pooler changes how statements are sent and not what they do, and each of them takes four times
- * as long. `PGBOUNCER_CASES=all` runs all.
+ * Runs a random third of the cases: a pooler changes how statements are sent, not what they do, and each case takes four times as
+ * long. `PGBOUNCER_CASES=all` runs all.
  */
 const third = Math.floor(Math.random() * 3);
 let cases = 0;

@@ -1,4 +1,4 @@
-/** An engine on the PostgreSQL store, with what stands between the two and the server. */
+/** An engine on the PostgreSQL store, with an optional pooler between store and server. */
 import { Engine, ManualClock, type Random } from "../../src/core/index.ts";
 import { openPostgres, type PostgresOptions } from "../../src/postgres/index.ts";
 import type { Stack } from "../../src/testing/index.ts";
@@ -6,7 +6,7 @@ import { openServer } from "../postgres/server.ts";
 
 export interface Way {
   options: PostgresOptions;
-  /** Ends what stands between the store and the server. */
+  /** Stops the pooler between the store and the server. */
   end?: () => Promise<void>;
 }
 

@@ -3,7 +3,7 @@ import { MemoryStore } from "../../src/memory/index.ts";
 import { conformance } from "../../src/testing/index.ts";
 import { openRest } from "../rest/stack.ts";
 
-// over one connection, and with a request of HTTP for each
+// over one connection, and with one HTTP request per call
 for (const oneConnection of [true, false])
   conformance(
     {

@@ -1,4 +1,4 @@
-/** Two engines on one store, one of them with a clock that is behind: the record never shows a unit before what came before it. */
+/** Two engines on one store, one with a clock that is behind: no recorded attempt starts before the previous one or a dependency ended. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock, type Store } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
@@ -34,7 +34,7 @@ describe.each(Object.keys(stores))("%s", (name) => {
     await behind.settleAttempts("", [{ attempt: second!.id, action: "finish" }]);
     const [dependent] = await behind.requestAttempts("", request);
     expect(dependent).toMatchObject({ workUnit: "b", startTime: 2000, expirationTime: 2500 });
-    // the dependency had ended already when the unit was added
+    // here the dependency ended before the unit was added
     await behind.addWorkUnits("", "s", [{ name: "c", dependencies: [{ workUnit: "a" }] }]);
     const [late] = await behind.requestAttempts("", request);
     expect(late).toMatchObject({ workUnit: "c", startTime: 2000, expirationTime: 2500 });

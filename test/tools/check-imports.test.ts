@@ -15,7 +15,7 @@ afterEach(() => {
   rmSync(root, { recursive: true, force: true });
 });
 
-/** Writes a tree of sources and returns what is wrong with it, as "file:line: message". */
+/** Writes a tree of sources and returns its violations as "file:line: message". */
 function check(sources: Record<string, string>): string[] {
   for (const [file, text] of Object.entries(sources)) {
     mkdirSync(path.join(root, path.dirname(file)), { recursive: true });

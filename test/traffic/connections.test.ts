@@ -10,7 +10,7 @@ afterEach(() => {
   server?.close();
 });
 
-/** A server to which "busy" and "idle" may be said. */
+/** A server that marks a connection as busy or idle when it receives "busy" or "idle". */
 async function serve(caps: ConnectionCaps): Promise<(from?: string) => Promise<Socket>> {
   server = createServer();
   const limiter = limitConnections(server, caps);
@@ -30,7 +30,7 @@ async function serve(caps: ConnectionCaps): Promise<(from?: string) => Promise<S
     peers.push(peer);
     peer.on("error", () => undefined).resume();
     await once(peer, "connect");
-    // accepted, or refused, before the next one comes
+    // wait until the server has accepted or refused the connection
     await new Promise((resolve) => setTimeout(resolve, 20));
     return peer;
   };
@@ -62,7 +62,7 @@ test("whoever has asked something goes after those who never did; whoever is ser
   const last = await dial();
   await vi.waitUntil(() => idle.closed);
   await say(last, "busy");
-  // all are served: there is no room
+  // all connections are busy: there is no room
   const refused = await dial();
   await vi.waitUntil(() => refused.closed);
   expect([busy, next, last].map(({ closed }) => closed)).toEqual([false, false, false]);

@@ -85,7 +85,7 @@ describe("answers that are not read", () => {
     const accepted = new Promise<Socket>((resolve) => {
       server = createServer((socket) => {
         socket.on("error", () => undefined);
-        // as Node's HTTP server does
+        // like Node's HTTP server
         socket.on("timeout", () => socket.destroy());
         resolve(socket);
       });
@@ -102,7 +102,7 @@ describe("answers that are not read", () => {
     socket.write(Buffer.alloc(bytes), release);
     const start = performance.now();
     await large.turn({}, async () => undefined);
-    // under pressure that is a second, and not half a minute
+    // under pressure the timeout is one second, not half a minute
     expect(performance.now() - start).toBeGreaterThan(900);
     expect(performance.now() - start).toBeLessThan(15_000);
     expect(socket.destroyed).toBe(true);

@@ -1,11 +1,11 @@
-/** Progress that a task reports, and units that are taken away while their task runs. */
+/** Progress reports of tasks, and units that are cancelled while their task runs. */
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
 import { isCoordinateError, override } from "../../src/core/index.ts";
 import { Stop, type UnitContext } from "../../src/worker/index.ts";
 import { bench, turns, until, type Bench } from "./setup.ts";
 
-/** A task that runs until it is told to end; what it was given, and why it ended. */
+/** A task that runs until its signal aborts, with its context and the reason of the abort. */
 function endless(): {
   task: (unit: { name: string }, context: UnitContext) => Promise<void>;
   context: Promise<UnitContext>;
@@ -48,7 +48,7 @@ describe("a unit that is cancelled while its task runs", () => {
     const lost = t.events.find(({ type }) => type === "lost");
     assert.ok(lost?.type === "lost" && lost.unit === "u");
     assert.match(lost.error.message, /^cancelled by alice/);
-    // that it throws when it was told to end is no news
+    // an error that the task throws after its abort is not logged
     assert.equal(t.lines.filter(({ message }) => message.includes("all its attempts")).length, 0);
   });
 

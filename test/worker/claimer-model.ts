@@ -1,6 +1,7 @@
 /**
- * The claimer on a clock of its own: random runtimes, sizes, capacities, slots, durations and arrivals, against a coordinator that waits, is slow,
- * fails, or cannot wait. Checked at every moment: no unit is available for longer than a second beside a slot that could run it.
+ * The claimer on a simulated clock: random runtimes, sizes, capacities, slots, durations and arrivals, against a coordinator that
+ * waits, is slow, fails, or cannot wait. Checked at every event: no unit is available for more than a second while a free slot could run
+ * it.
  */
 import assert from "node:assert/strict";
 import { seededRandom, type AttemptRequest, type AttemptRow, type Clock } from "../../src/index.ts";
@@ -35,7 +36,7 @@ class EventClock implements Clock {
     });
   }
 
-  /** Goes to the next time that anybody waits for, but not past `limit`. */
+  /** Advances to the next time for which there is a wait, but not past `limit`. */
   step(limit: number): void {
     let next = limit;
     for (const { time } of this.#waits) next = Math.min(next, time);
@@ -45,19 +46,19 @@ class EventClock implements Clock {
 }
 
 const settleDown = async (): Promise<void> => {
-  // promises first, then what they left for the end of the turn
+  // let promises settle, then the callbacks that they scheduled
   for (let i = 0; i < 3; i++) await new Promise((resolve) => setImmediate(resolve));
 };
 
 interface Kind {
   runtime: Runtime;
-  /** Runs at once; the number of slots when the runtime does not say. */
+  /** The maximum number of concurrent runs. Default: the number of slots. */
   capacity: number;
   bulk: boolean;
   durationMs: () => number;
   available: number;
   running: number;
-  /** Since when a unit is available, a slot could run it, and none was claimed; null while that is not so. */
+  /** Since when a unit has been available that a free slot could run, without any claim; null if there is no such unit. */
   stalledSince: number | null;
 }
 
@@ -66,7 +67,7 @@ export interface Stall {
   text: string;
 }
 
-/** Answers the longest stall of a random schedule, in milliseconds; throws when a unit was lost, doubled or left over. */
+/** Returns the longest stall of a random schedule, in milliseconds. Throws if a unit was lost, run twice or left over. */
 export async function runSchedule(
   seed: number,
 ): Promise<{ stallMs: number; description: string; claims: number }> {
@@ -245,7 +246,7 @@ export async function runSchedule(
   };
   const running = names.map(runSlot);
 
-  // ---- the schedule: bursts of work, some of it chained to the next runtime, and a slot that is told to idle
+  // ---- the schedule: bursts of work, and a slot that is set to idle
 
   const arrivals = Array.from({ length: pick(1, 3, 6) }, () => ({
     at: clock.now() + random() * 40_000,
@@ -279,7 +280,7 @@ export async function runSchedule(
       continue;
     }
     clock.step(next?.at ?? end);
-    // time has passed: whoever could have begun before has not
+    // time has passed: count it as a stall for units that could have started before
     look();
     if (next !== undefined && clock.now() >= next.at) {
       arrivals.shift();
@@ -291,7 +292,7 @@ export async function runSchedule(
   stop.abort();
   claimer.stop();
   alarms.close();
-  // what is under way comes to its end
+  // wait for the running claims and units
   const over = new AbortController();
   void Promise.all([claimer.drained(), ...running]).then(() => over.abort());
   for (let i = 0; !over.signal.aborted; i++) {
@@ -299,7 +300,7 @@ export async function runSchedule(
     clock.step(clock.now() + 60_000);
     await settleDown();
   }
-  // a request may take its time, and a coordinator that breaks or cannot wait is asked again by rule
+  // subtract the latency of requests, and the retry delays if requests may fail
   const allowed = failing > 0 ? 6000 : 0;
   return { stallMs: Math.max(0, stallMs - 4 * latency - allowed), description, claims };
 }

@@ -1,6 +1,6 @@
 /**
- * The claimer's promise: work that is available and a slot that could run it are not apart for more than a second. `CLAIMER_SCHEDULES` is how many
- * random schedules are tried, `CLAIMER_SEED` the first of them; a failure prints the command that repeats it alone.
+ * The claimer's guarantee: an available unit and a free slot that could run it meet within a second. `CLAIMER_SCHEDULES` is the number of
+ * random schedules, `CLAIMER_SEED` the first seed. A failure prints the command that repeats it alone.
  */
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";

@@ -1,4 +1,4 @@
-/** Types from the work spec through units, tasks and results to the next work spec. */
+/** Types flow from the work spec through units, tasks and results to the next work spec. */
 import assert from "node:assert/strict";
 import { describe, expect, expectTypeOf, it } from "vitest";
 import {
@@ -25,7 +25,7 @@ interface Words {
 const count = defineSpec<Words, { words: number }>({ name: "count" });
 const fetchPage = defineSpec<Page, Fetched>({ name: "fetch", then: count });
 
-/** A schema as libraries make them. */
+/** A schema like those of schema libraries. */
 const pageSchema: StandardSchema<Page> = {
   "~standard": {
     version: 1,

@@ -195,7 +195,7 @@ describe("a listener", () => {
     });
     assert.throws(() => listen("toString"), { code: "bad_argument" });
     listen("finished");
-    // what `once` of node:events listens to besides
+    // `once` of node:events also listens to this event
     listen("error");
   });
 });

@@ -7,7 +7,7 @@ import { bench, gate, turns, until, wrapped, type Bench } from "./setup.ts";
 const second = 1000;
 const minute = 60 * second;
 
-/** A worker with one running task that does nothing by itself. */
+/** A worker with one running task that waits until the test ends it. */
 async function running(
   t: Bench,
   {
@@ -304,7 +304,7 @@ describe("a coordinator whose clock differs", () => {
   for (const offset of [-10 * minute, 10 * minute])
     it(`by ${offset / minute} minutes makes no difference to the points`, async () => {
       const t = bench();
-      // the worker's clock is the engine's, moved
+      // the worker's clock is the engine's clock plus an offset
       const clock = {
         now: () => t.clock.now() + offset,
         waitUntil: (time: number, signal?: AbortSignal) => t.clock.waitUntil(time - offset, signal),

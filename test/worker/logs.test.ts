@@ -155,7 +155,7 @@ describe("what a task writes", () => {
     let failures = 0;
     const over = wrapped(t.coordinate, {
       writeAttemptLogs: async (ns, logs) => {
-        // the answer is lost, not the request
+        // the request is executed, but the response is lost
         const stored = await t.coordinate.writeAttemptLogs(ns, logs);
         if (failures++ === 0) throw new Error("connection lost");
         return stored;

@@ -1,4 +1,4 @@
-/** Whole processes: a daemon that is killed and comes back, a program whose tasks misbehave. */
+/** Whole processes: a daemon that is killed and restarted, and programs whose tasks misbehave. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -77,7 +77,7 @@ test(
   },
 );
 
-/** Runs a program against the sources; answers its output. */
+/** Runs a program against the sources and returns its output. */
 async function program(code: string): Promise<{ stdout: string; stderr: string }> {
   const root = path.join(import.meta.dirname, "../..");
   const directory = mkdtempSync(path.join(tmpdir(), "worker-program-"));

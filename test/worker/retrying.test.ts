@@ -1,4 +1,4 @@
-/** What a worker makes of a task that throws: the retry policy is the engine's, and its events and log say what follows. */
+/** Tasks that throw: the engine applies the retry policy, and the events and the log of the worker say what follows. */
 import assert from "node:assert/strict";
 import { expect, test } from "vitest";
 import { snooze, type Logger } from "../../src/worker/index.ts";

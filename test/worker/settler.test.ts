@@ -1,4 +1,4 @@
-/** What is settled while more is ready to run goes together, and waits no longer than it was told. */
+/** While more units are ready to run, settlements are sent together, and none waits longer than the configured time. */
 import { expect, test } from "vitest";
 import {
   ManualClock,
@@ -27,7 +27,7 @@ function settling(): {
   calls: string[][];
   more: { ready: boolean };
   settle: (...attempts: string[]) => Promise<unknown>;
-  /** Answers the first call; the others are answered at once. */
+  /** Lets the first call return. The other calls return at once. */
   answer: () => void;
 } {
   const clock = new ManualClock();

@@ -1,4 +1,4 @@
-/** A namespace, a clock that moves when told, and workers that are stopped when the test ends. */
+/** A namespace, a manual clock, and workers that are stopped when the test ends. */
 import assert from "node:assert/strict";
 import { onTestFinished } from "vitest";
 import { handles, Engine, ManualClock, seededRandom, type Coordinate } from "../../src/index.ts";
@@ -12,7 +12,7 @@ export interface Line {
   details: Record<string, unknown>;
 }
 
-/** Remembers what was logged. */
+/** A logger that records its lines. */
 export function recorder(lines: Line[], base: object = {}): Logger {
   const at =
     (level: string) =>
@@ -33,7 +33,7 @@ export type Told = {
   [Name in keyof WorkerEvents]: { type: Name } & WorkerEvents[Name][0];
 }[keyof WorkerEvents];
 
-/** All but those of every unit. */
+/** All events except those that occur for every unit. */
 const heard = [
   "failed",
   "lost",
@@ -52,13 +52,13 @@ export interface Bench {
   coordinate: Coordinate;
   ns: Namespace;
   lines: Line[];
-  /** What the workers emitted, with the name of the event as `type`. */
+  /** The events of the workers, with the name of the event as `type`. */
   events: Told[];
   /** Starts a worker over the namespace, on the manual clock. */
   start: (options: WorkerOptions, over?: Coordinate) => Worker;
-  /** Moves the clock, and lets all who wait for that time have their turn. */
+  /** Advances the clock, and lets everything run that waits for that time. */
   advance: (ms: number) => Promise<void>;
-  /** Of a unit. */
+  /** The status of a unit. */
   status: (spec: string, unit: string) => Promise<string>;
   data: (spec: string, unit: string) => Promise<Record<string, unknown>>;
 }
@@ -73,7 +73,7 @@ export function bench(): Bench {
   const start = (options: WorkerOptions, over: Coordinate = coordinate): Worker => {
     const worker = new Worker(handles(over).namespace("test"), {
       clock,
-      // requests are named by chance: those of two workers must differ
+      // request ids are random: those of two workers must differ
       random: seededRandom(++seed),
       log: recorder(lines),
       name: "w",
@@ -111,12 +111,12 @@ export function bench(): Bench {
   };
 }
 
-/** Lets everything that is ready have its turn. */
+/** Lets everything run that is ready. */
 export async function turns(count = 30): Promise<void> {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Waits for a condition, on the machine's clock. */
+/** Waits for a condition, in real time. */
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
@@ -136,7 +136,7 @@ export function gate<Value = void>(): { promise: Promise<Value>; open: (value: V
   return { promise, open };
 }
 
-/** Some verbs replaced, the others passed on. */
+/** Replaces some verbs and passes the others on. */
 export function wrapped(inner: Coordinate, replaced: Partial<Coordinate>): Coordinate {
   return new Proxy(inner, {
     get: (target, key) => {
@@ -148,7 +148,7 @@ export function wrapped(inner: Coordinate, replaced: Partial<Coordinate>): Coord
   });
 }
 
-/** Stops at once. */
+/** Stops the worker at once. */
 export async function silentlyStopped(worker: Worker): Promise<void> {
   void worker.stop();
   await worker.stop();

@@ -17,7 +17,7 @@ const add = async (
 const numbered = (count: number): string[] =>
   Array.from({ length: count }, (_, i) => String(i).padStart(5, "0"));
 
-/** Counts the requests for attempts that are open, and all there were. */
+/** Counts the open requests for attempts, and records all of them. */
 function claims(t: Bench): {
   over: Coordinate;
   open: number;
@@ -406,7 +406,7 @@ describe("claims", () => {
 });
 
 describe("claiming ahead", () => {
-  /** Units named with an x run until they are told. */
+  /** Units whose name starts with x run until `end` resolves. */
   const mixed =
     (end: Promise<void>, begun: (name: string) => void): Task =>
     async ({ name }) => {

@@ -1,4 +1,4 @@
-/** What matters most, in real time, on every way to a coordinator: in process, on a file, through a daemon's wire. */
+/** The most important behaviour, in real time, for every kind of connection: in process, on a file, through a daemon. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -125,7 +125,7 @@ for (const [name, open] of Object.entries(stacks))
         await until("it ran", () => heard.length === i + 1);
         delays.push(heard[i]! - asked);
       }
-      // no poll of any kind is as quick as the quickest must be
+      // faster than any polling interval
       assert.ok(Math.min(...delays) < 250, delays.join());
     });
 

@@ -10,7 +10,7 @@ interface Held {
   end: () => void;
 }
 
-/** A worker that runs one batch of two units, and one unit more to be had. */
+/** A worker that runs one batch of two units, while one more unit is available. */
 async function held(t: Bench, graceMs = 5000, runtimes: Runtime[] = []): Promise<Held> {
   await t.ns.setWorkSpec({ name: "s", runtime: "node", max_getwork: 2 });
   await t.ns.workSpec("s").addWorkUnits([["a"], ["b"], ["c"]]);

@@ -497,7 +497,7 @@ describe("a plain function", () => {
       begun.push(name);
       if (name === "a") await first.promise;
     };
-    // a runtime that asks for many before it knows how long they take
+    // a runtime that claims several units before it knows how long they take
     const runtime: Runtime = { ...tasksRuntime({ s: task }), firstAttempts: 3 };
     const worker = t.start({ runtimes: [runtime] });
     await until("the first runs", () => begun.length === 1);
@@ -674,7 +674,7 @@ describe("settling", () => {
     const worker = t.start({
       tasks: {
         s: bulk(async (attempts) => {
-          // what was taken from it comes again
+          // the units that it lost are claimed again
           if (attempts.length !== 4) {
             await Promise.all(attempts.map((attempt) => attempt.finish()));
             return;
@@ -772,7 +772,7 @@ it("what is no namespace is refused", () => {
     );
 });
 
-/** Tells how many changes each call of settle has. */
+/** Reports the number of changes of each settle call. */
 const watched = (t: Bench, tell: (changes: number) => void): typeof t.coordinate =>
   wrapped(t.coordinate, {
     settleAttempts: (ns, changes) => {

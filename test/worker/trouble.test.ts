@@ -4,14 +4,14 @@ import { CoordinateError, handles, seededRandom, type AttemptRow, type Coordinat
 import { bulk, Worker, type Task } from "../../src/worker/index.ts";
 import { bench, turns, until, wrapped, type Bench } from "./setup.ts";
 
-/** A connection that fails when told: before the request arrives, or after it was carried out. */
+/** A connection that fails on demand: before the request arrives ("down"), or after it was executed ("deaf"). */
 function shaky(t: Bench): { over: Coordinate; state: "up" | "down" | "deaf"; calls: number } {
   const line = { over: t.coordinate, state: "up" as "up" | "down" | "deaf", calls: 0 };
   const through = async <Answer>(call: () => Promise<Answer>): Promise<Answer> => {
     line.calls++;
     if (line.state === "down") throw new CoordinateError("unavailable", "connection refused");
     const answer = await call();
-    // read again: it may have changed in the meantime
+    // read the state again: it may have changed during the call
     if ((line.state as string) === "deaf") throw new CoordinateError("unavailable", "connection reset");
     return answer;
   };
@@ -110,7 +110,7 @@ describe("a coordinator that does not answer for a while", () => {
       if (line.calls > calls) times.push(ms);
       calls = line.calls;
     }
-    // check-ins come on their own; claims after 0.1, 0.2, 0.4 … 5 seconds half of it at least
+    // check-ins have their own schedule; claims are retried after 0.1, 0.2, 0.4 … 5 seconds, or at least half of that
     assert.ok(times.length > 10 && times.length < 35, `${times.length} tries in a minute`);
   });
 

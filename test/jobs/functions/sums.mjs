@@ -1,9 +1,9 @@
-// The functions that the tests of jobs run, in processes of their own.
+// The functions that the tests of jobs run, in separate processes.
 import { appendFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 
 /**
- * What `currentJob()` of the package gives; this file has no package beside it.
+ * The same as `currentJob()` of the package, which this file cannot import.
  * @returns {import("../../../src/jobs/index.ts").CurrentJob}
  */
 function currentJob() {
@@ -34,7 +34,7 @@ export async function sleep(ms, value = "OK") {
   return value;
 }
 
-/** Never lets go of the processor. */
+/** Blocks the event loop forever. */
 export function spin() {
   for (;;);
 }
@@ -67,7 +67,7 @@ export const throwText = () => {
   throw "only text";
 };
 
-/** Writes down that it ran. @param {string} file @param {string} line */
+/** Records that it ran. @param {string} file @param {string} line */
 export function note(file, line) {
   appendFileSync(file, `${line}\n`);
   return line;
@@ -92,7 +92,7 @@ export function dependencies() {
   return currentJob().dependencies.map(({ result, state }) => [state, result]);
 }
 
-/** Tells how far it is. */
+/** Reports progress. */
 export async function progress() {
   const job = currentJob();
   job.progress({ done: 1, of: 2 });
@@ -101,7 +101,7 @@ export async function progress() {
   return job.name;
 }
 
-/** Runs until it is told to stop, and then says so. @param {string} file */
+/** Runs until its signal aborts, and records that. @param {string} file */
 export async function untilSignal(file) {
   const { signal } = currentJob();
   appendFileSync(file, "begun\n");

@@ -1,4 +1,4 @@
-/** What is promised of actions: one record for each function, by its hash. */
+/** The guarantees for actions: one record per function, identified by its hash. */
 import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
@@ -93,7 +93,7 @@ export function actionSuite(stack: Stack): void {
       const own = bench.jobs();
       const run = async (): Promise<Job> => {
         const job = await own.schedule({ module: file, export: "value" });
-        // a worker of its own: one that has loaded a module keeps it
+        // a new worker each time: a worker that has loaded a module keeps it
         await own.work({ ...quickSingle, roots: [path.dirname(file)], onetime: true });
         return job.settled();
       };
@@ -105,7 +105,7 @@ export function actionSuite(stack: Stack): void {
       expect([first.code_version, second.code_version]).toEqual([version(1), version(2)]);
       expect(second.action_id).not.toBe(first.action_id);
       expect((await own.action(second.action_id)).version).toBe(version(2));
-      // where only the workers know the file, the job tells what ran all the same
+      // if only the workers can resolve the file, the job still records which code ran
       const relative = await own.schedule({ module: `./${path.basename(file)}`, export: "value" });
       await own.work({ ...quickSingle, roots: [path.dirname(file)], onetime: true });
       const { action_id, code_version } = await relative.settled();

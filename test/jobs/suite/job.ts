@@ -1,4 +1,4 @@
-/** What is promised of jobs: their fields, their states, how they are found. */
+/** The guarantees for jobs: their fields, their states, and how they are found. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   JobFailedError,
@@ -282,13 +282,13 @@ export function jobSuite(stack: Stack): void {
       const again = await own.schedule(fn("add"), { args: [1, 2], retries: 1 });
       for (let taken = 0; taken < 2; taken++)
         await bench.coordinate.requestAttempts(own.namespace, { worker: "dead/1", lifetimeMs: 300 });
-      // nobody waits for it, and nobody asks for jobs
+      // without a caller that waits for the job, and without requests for jobs
       await until("it has ended", async () => (await own.count({ state: "ERROR" })) === 1);
       const { state, error_cat, error } = await job.settled({ timeoutMs: 20_000 });
       expect([state, error_cat]).toEqual(["ERROR", "CRASH"]);
       expect(error?.message).toBe("the lease of worker dead/1 ended");
       expect(await own.returnQueue("lost").size()).toBe(1);
-      // one that may be tried again waits for a worker
+      // the job with a retry left waits for a worker
       await expect(again.settled({ timeoutMs: 4000 })).rejects.toMatchObject({ name: "WaitTimeoutError" });
       expect((await again.load()).state).toBe("NEW");
     }, 60_000);
@@ -335,7 +335,7 @@ export function jobSuite(stack: Stack): void {
       expect((await own.load("sum")).args).toEqual([5, 5]);
       expect(await own.count()).toBe(1);
       await expect(own.load("difference")).rejects.toMatchObject({ code: "no_such_work_unit" });
-      // of many at once exactly one gets the name
+      // of several concurrent calls, exactly one gets the name
       const race = await Promise.allSettled(
         Array.from({ length: 5 }, () => own.schedule(fn("add"), { name: "raced" })),
       );

@@ -1,4 +1,4 @@
-/** What is promised of a pool: how many workers it has, its two loops, its queues, and how it stops. */
+/** The guarantees for a pool: the number of its workers, its two loops, its queues, and how it stops. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { availableParallelism } from "node:os";
 import { singleName, type JobEvent, type JobPool, type Jobs } from "../../../src/jobs/index.ts";
@@ -7,7 +7,7 @@ import { Bench, fn, linesOf, quick, quickSingle, type Stack } from "../stack.ts"
 
 const running = (pool: JobPool): number => pool.workers.size;
 
-/** A job is RUNNING for the store a moment before its worker knows: one that is told to stop in between gives it back. */
+/** The store shows a job as RUNNING slightly before its worker has it. A worker that is stopped in between returns the job. */
 const busy = (pool: JobPool): number => [...pool.workers.values()].filter(({ isBusy }) => isBusy).length;
 
 export function poolSuite(stack: Stack): void {
@@ -145,7 +145,7 @@ export function poolSuite(stack: Stack): void {
         );
         const after = await (await jobs.schedule(fn("pid"))).wait();
         expect(after).not.toBe(before);
-        // told at once and not awaited, and again with each heartbeat: one that was under way may come after it
+        // the error is sent at once, without awaiting it, and with each heartbeat: an earlier heartbeat may arrive after it
         const told = async (): Promise<string> =>
           (await jobs.workers.list({ running: true }))[0]?.error ?? "";
         await expect.poll(told, { timeout: 20_000 }).toMatch(/SIGKILL|code 3/);
@@ -169,7 +169,7 @@ export function poolSuite(stack: Stack): void {
       expect(await jobs.queueSize()).toBe(0);
     });
 
-    /** Claims grow when jobs are short: after these, a worker has the next ones before it is done with one. */
+    /** Runs short jobs, which make claims larger: afterwards a worker claims its next jobs before it has finished the current one. */
     const shortJobs = async (jobs: Jobs): Promise<void> => {
       await jobs.wait(
         await jobs.scheduleAll(Array.from({ length: 100 }, (_, n) => ({ fn: fn("add"), args: [n, n] }))),
@@ -192,7 +192,7 @@ export function poolSuite(stack: Stack): void {
       }));
 
     test("a job that was claimed behind a long one and given back has a process started for it", () =>
-      // the main loop looks when a worker takes a job or gives it back, and by itself only after the test
+      // the main loop runs when a worker takes or returns a job; its timer fires only after the test
       withPool({ workers_nr_max: 2, tickMs: 600_000 }, async (jobs) => {
         for (let n = 0; n < 10; n++) await (await jobs.schedule(fn("add"), { args: [n, 1] })).wait();
         const [long, short] = await jobs.scheduleAll([
@@ -261,7 +261,7 @@ export function poolSuite(stack: Stack): void {
 
     test("hard stop: what runs is HALTED, also where it never lets go; waiters wake", async () => {
       const jobs = bench.jobs();
-      // a worker whose first claim takes long must not be taken away as idle: it would give back what it gets
+      // a worker whose first claim takes long must not be removed as idle: it would return the claimed job
       const pool = await jobs.startPool({ ...quick, idleTimeoutMs: 60_000, workers_nr_max: 2 });
       const [spins, again] = await jobs.scheduleAll([{ fn: fn("spin") }, { fn: fn("spin"), retries: 1 }]);
       await until("both run", () => busy(pool) === 2);

@@ -1,4 +1,4 @@
-/** What people do with jobs, from one end to the other. */
+/** Typical uses of jobs, end to end. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   JobFailedError,

@@ -1,4 +1,4 @@
-/** What is promised of workers: their records, halting, one time, and the turns of their loop. */
+/** The guarantees for workers: their records, halting, one-time workers, and the iterations of their loop. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   schemas,
@@ -64,7 +64,7 @@ export function workerSuite(stack: Stack): void {
       const strict = await own.startPool({ ...quick, workers_nr_max: 1, timeoutMs: 300 });
       const spins = await own.schedule(fn("spin"));
       expect(await spins.settled()).toMatchObject({ state: "ERROR", error_cat: "TIMEOUT", timeout: 0 });
-      // the job's own time-out goes before that of its worker
+      // the timeout of the job overrides that of the worker
       const longer = await own.schedule(fn("sleep"), { args: [600], timeoutMs: 20_000 });
       expect(await longer.wait()).toBe("OK");
       await strict.stop();
@@ -112,7 +112,7 @@ export function workerSuite(stack: Stack): void {
       const busy = worker.startsWith(`${one!.id}/`) ? one! : other!;
       await own.workers.halt(busy.id);
       expect(await job.wait()).toBe("OK");
-      // it may be replaced under its own number at once, by another process
+      // the pool may replace it at once with another process of the same number
       await until("its process has ended", () => !isAlive(busy.pid));
       const left = busy === one ? other! : one!;
       expect(isAlive(left.pid)).toBe(true);
@@ -271,7 +271,7 @@ export function workerSuite(stack: Stack): void {
     test("L9 onetime: the loop is left after one turn, and the worker has ended", async () => {
       const own = bench.jobs();
       const working = own.work({ ...single, onetime: true });
-      // it waits for its one job
+      // the worker waits for its single job
       await until("it waits", async () => (await own.workers.list({ running: true })).length === 1);
       const job = await own.schedule(fn("divide"), { args: [1, 0] });
       await working;

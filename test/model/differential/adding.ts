@@ -1,4 +1,4 @@
-/** Random operations: units are added, one by one, by the hundred, and in chains. */
+/** Random operations that add units: one by one, hundreds at once, and in chains. */
 import fc from "fast-check";
 import {
   type ConflictPolicy,
@@ -28,7 +28,7 @@ import {
 } from "../vocabulary.ts";
 import { done, everyUnit, operation, ref, requestName } from "./operation.ts";
 
-/** Dependencies are picked, by number, from the units that there are. */
+/** Dependencies are picked by number from the existing units. */
 const after = seldom(
   fc.array(fc.record({ pick: fc.nat(30), kind: fc.constantFrom("hard" as const, "soft" as const) }), {
     minLength: 0,
@@ -159,7 +159,7 @@ operation(
     ),
 );
 
-/** A chain of units, each waiting for the one before. */
+/** A chain of units, each of which depends on the previous one. */
 operation(
   "add chain",
   3,

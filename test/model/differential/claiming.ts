@@ -1,4 +1,4 @@
-/** Random operations: workers ask for work. */
+/** Random operations: workers request work. */
 import fc from "fast-check";
 import type { AttemptRow } from "../../../src/core/index.ts";
 import { type Pair, type Side, both } from "../pair.ts";
@@ -33,7 +33,7 @@ operation(
   },
 );
 
-/** Several requests at the same moment: together they are given the best units, whoever is given which. */
+/** Several concurrent requests: together they get the best units; which request gets which unit is not compared. */
 operation(
   "requests at once",
   4,

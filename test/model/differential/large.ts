@@ -1,4 +1,4 @@
-/** Random operations on more units than a slice of 2,000. */
+/** Random operations on more units than one slice of 2,000 contains. */
 import fc from "fast-check";
 import { type WorkUnitSelection, encodeData } from "../../../src/core/index.ts";
 import { allPages, both } from "../pair.ts";

@@ -1,4 +1,4 @@
-/** How an operation on a pair of stores is defined, and what its arguments may stand for. */
+/** Definitions of operations on a pair of stores, and placeholders in their arguments. */
 import type fc from "fast-check";
 import type { Page, TallyRow, WorkUnitRow } from "../../../src/core/index.ts";
 import { type Accepted, Operations } from "../operations.ts";
@@ -7,7 +7,7 @@ import { crowd, queueNames, specNames, workerNames } from "../vocabulary.ts";
 
 export const operations = new Operations<Pair>(({ measure }) => measure);
 
-/** Defines an operation whose names may be marks that stand for something that exists. */
+/** Defines an operation whose names may be placeholders for existing work specs, queues or workers. */
 export function operation<Args extends object>(
   kind: string,
   weight: number,
@@ -24,7 +24,7 @@ export const done = (answer: unknown): boolean => !isRefusal(answer);
 export const some = (answer: unknown): boolean =>
   done(answer) && (typeof answer === "number" ? answer > 0 : Array.isArray(answer) && answer.length > 0);
 
-/** Puts names in the place of `*2` and `+2`. */
+/** Replaces the placeholders `*2` and `+2` by names. */
 async function resolved(pair: Pair, args: Record<string, unknown>): Promise<Record<string, unknown>> {
   const { spec, queue, worker } = args;
   const found = { ...args };
@@ -58,7 +58,7 @@ type By = "name" | "id" | "old id";
 export const ref = (side: Side, spec: string, by: By) =>
   by === "name" ? spec : side.byId(spec, by === "old id");
 
-/** All units that there are, in the order of work specs and names. */
+/** All units, in the order of work specs and names. */
 export async function everyUnit(pair: Pair, limit = 30): Promise<{ workSpec: string; workUnit: string }[]> {
   const found: { workSpec: string; workUnit: string }[] = [];
   for (const spec of specNames) {
@@ -69,7 +69,7 @@ export async function everyUnit(pair: Pair, limit = 30): Promise<{ workSpec: str
   return found;
 }
 
-/** Without what is undefined. */
+/** The arguments without undefined values. */
 export const defined = <Args extends object>(
   args: Args,
 ): { [Key in keyof Args]: Exclude<Args[Key], undefined> } =>

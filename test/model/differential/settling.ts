@@ -1,4 +1,4 @@
-/** Random operations: attempts end, are renewed, and are looked at. */
+/** Random operations that end, renew and read attempts. */
 import fc from "fast-check";
 import {
   type AttemptAction,
@@ -25,7 +25,7 @@ export const actions: readonly AttemptAction[] = [
 ];
 const action = fc.constantFrom(...actions);
 
-/** An attempt by number: most of those that are open, or of any that were handed out. */
+/** An attempt by number: mostly a pending one, sometimes an expired one or any that was handed out. */
 const which = fc.record({
   pick: fc.nat(40),
   of: fc.oneof(
@@ -89,7 +89,7 @@ export async function settle(pair: Pair, changes: readonly Change[], repeat = fa
   const asked = changes.flatMap(({ which, data, untried, error, reason, progress, ...rest }) => {
     const attempt = pickAttempt(open, which);
     if (attempt === undefined) return [];
-    // another change is of another attempt, unless several of one are what is wanted
+    // each change picks a different attempt, unless `repeat` asks for several changes of one
     if (!repeat) for (const list of [open.pending, open.expired]) remove(list, attempt);
     return [
       {
@@ -184,7 +184,7 @@ operation(
 operation(
   "failures",
   4,
-  // most of the time nothing has failed yet
+  // in most cases nothing has failed yet
   0.05,
   fc.record({ spec, pick: fc.nat(5), then: fc.constantFrom("list", "count", "reset", "delete") }),
   async (pair, { spec, pick, then }) => {

@@ -1,4 +1,4 @@
-/** Random operations: units are looked at and changed. */
+/** Random operations that read and change units. */
 import fc from "fast-check";
 import type { Page, Tally } from "../../../src/core/index.ts";
 import { both } from "../pair.ts";
@@ -104,7 +104,7 @@ operation(
   fc.record({
     spec: busy,
     by,
-    // to delete everything too often would leave nothing to do
+    // deleting everything too often would leave no work
     selection: fc.oneof(
       {
         weight: 5,

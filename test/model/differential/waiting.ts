@@ -1,4 +1,4 @@
-/** Random operations: somebody waits while something else is done. */
+/** Random operations: a caller waits during another operation. */
 import fc from "fast-check";
 import { both, compare, outcome, sides, told } from "../pair.ts";
 import { crowd, spec, usual } from "../vocabulary.ts";
@@ -7,7 +7,7 @@ import { operation, some } from "./operation.ts";
 import { queue } from "./queues.ts";
 import { change, settle } from "./settling.ts";
 
-/** Somebody waits, then something is done. Whoever had reason to wake up has woken up at once. */
+/** A caller waits, then units are added or settled. A caller with a reason to wake up wakes up at once. */
 operation(
   "wait",
   2,
@@ -24,7 +24,7 @@ operation(
   }),
   async (pair, { for: what, spec, queue, names, then }) => {
     pair.draw.value = 0;
-    // a wait is ended by its signal: at a deadline it may have looked a last time or not
+    // the wait ends by its signal, not by its deadline: at a deadline, a store may or may not read a last time
     const end = new AbortController();
     const options = { waitMs: 50, signal: end.signal };
     const asking = sides(pair).map(({ engine, ns }) => {
@@ -43,7 +43,7 @@ operation(
       return waiting;
     });
     for (const one of asking) await until(() => one.over || one.engine.waiting > 0);
-    // to be seen waiting is not yet to wait: the first look may be under way
+    // `engine.waiting` counts a wait before its first read has ended
     for (let i = 0; i < 5; i++) await turn();
     if ("add" in then)
       await both(pair, ({ engine, ns }) =>

@@ -153,7 +153,7 @@ operation(
     done(await both(pair, (side) => side.engine.setWorkSpecMeta(side.ns, ref(side, spec, by), change))),
 );
 
-/** What most runs are to have: after a while all work specs would be paused, exhausted and without `then`. */
+/** Resets all work specs, because otherwise all of them would after a while be paused, exhausted and without `then`. */
 operation("set all specs", 2, 1, fc.constant({}), async (pair) => {
   await setSpecs(pair);
   return true;

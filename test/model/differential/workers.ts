@@ -1,4 +1,4 @@
-/** Random operations on workers, and pages of everything. */
+/** Random operations on workers, and pages of all lists. */
 import fc from "fast-check";
 import type { AttemptRow, Engine, Page, WorkerAttemptQuery } from "../../../src/core/index.ts";
 import { allPages, both, withoutPosition } from "../pair.ts";
@@ -79,7 +79,7 @@ operation(
   },
 );
 
-/** A cursor has the id of the last attempt, and a position that is the store's own. */
+/** Removes from the cursor the position, which differs between stores; the id of the last attempt stays. */
 export async function attemptsOf(
   engine: Engine,
   ns: string,

@@ -1,11 +1,11 @@
-/** Child processes cannot run TypeScript on Node 20: what they need is turned into JavaScript once. */
+/** Child processes cannot run TypeScript on Node 20: compiles the sources they need to JavaScript, once. */
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import ts from "typescript";
 
 const root = path.join(import.meta.dirname, "../../..");
 
-/** Below node_modules, so that the packages that the store needs are found. */
+/** Builds into node_modules, so that the imports of the store's packages resolve. */
 export function build(): string {
   const cache = path.join(root, "node_modules/.cache");
   mkdirSync(cache, { recursive: true });

@@ -1,9 +1,8 @@
 /**
- * The external checker. It shares no code with the store: it reads a copy of the file with statements of its own, and the
- * ledger that the driver wrote, and says what does not fit.
+ * The external checker. It shares no code with the store: it reads a copy of the file with its own statements, and the
+ * ledger that the driver wrote, and returns the contradictions.
  *
- * The ledger has a JSON object per line. What was asked and neither carried out nor refused is unknown: it may or may not
- * have happened, but not half of it.
+ * The ledger has a JSON object per line. A request without a response may or may not have been executed, but never partially.
  */
 import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -45,11 +44,11 @@ function open(file: string): Database {
   return new DatabaseSync(file);
 }
 
-/** Answers what is wrong. */
+/** Returns the violations. */
 export function check(file: string, ledgerFile: string): string[] {
   const directory = mkdtempSync(path.join(tmpdir(), "coordinate-check-"));
   try {
-    // a copy: looking must not repair anything, nor carry the log over
+    // read a copy: opening the file could repair it or checkpoint its log
     for (const end of ["", "-wal"]) {
       if (existsSync(file + end)) copyFileSync(file + end, path.join(directory, `copy${end}`));
     }
@@ -69,7 +68,7 @@ function compare(database: Database, ledger: readonly Entry[]): string[] {
   for (const { integrity_check } of all<{ integrity_check: string }>("PRAGMA integrity_check"))
     if (integrity_check !== "ok") wrong.push(integrity_check);
 
-  // it may have died before it made its tables, and then nothing can have been acknowledged
+  // the process may have been killed before it created the tables; then nothing can have been acknowledged
   if (all("SELECT 1 FROM sqlite_schema WHERE name = 'spec'").length === 0)
     return ledger.some(({ phase }) => phase === "ok") ? ["there are no tables"] : wrong;
 
@@ -95,7 +94,7 @@ function compare(database: Database, ledger: readonly Entry[]): string[] {
     numbers.get(unit)?.push(number);
   }
 
-  // where each unit stands, and that its attempts are numbered without a gap
+  // each unit is in the right tables, and its attempts are numbered without gaps
   const counts = new Map<number, Counts>();
   for (const id of specs.keys())
     counts.set(id, { available: 0, delayed: 0, blocked: 0, pending: 0, finished: 0, failed: 0 });
@@ -120,7 +119,7 @@ function compare(database: Database, ledger: readonly Entry[]): string[] {
     else count[status]++;
     const lease = leases.get(unit.id);
     const made = [...(numbers.get(unit.id) ?? [])];
-    // while a unit is leased, the attempt that its row still shows is in the history
+    // while a unit is leased, its row still has the previous attempt, which is also in the history
     if (unit.status !== null && lease === undefined) made.push(unit.attempts);
     if (lease !== undefined) made.push(lease.number);
     if (made.some((number, i) => number !== i + 1)) wrong.push(`unit ${unit.id} has attempts ${made.join()}`);
@@ -134,7 +133,7 @@ function compare(database: Database, ledger: readonly Entry[]): string[] {
           `${specs.get(row.spec) ?? "?"} counts ${row[status]} ${status}, there are ${counts.get(row.spec)?.[status] ?? 0}`,
         );
 
-  // finishes and their outputs: never the one without the other
+  // a finish and its outputs: never one without the other
   const outputs = new Set<string>();
   for (const unit of units) {
     if (unit.state !== 2 || specs.get(unit.spec) !== "first") continue;
@@ -153,7 +152,7 @@ function compare(database: Database, ledger: readonly Entry[]): string[] {
     if (specs.get(unit.spec) === "second" && !outputs.has(unit.name))
       wrong.push(`output ${unit.name} without its finish`);
 
-  // a unit's end and its messages are one step: each of its queues has one, of this end and of no other
+  // the end of a unit and its messages are one transaction: each of its queues has exactly one message about it
   const named = new Map(
     all<{ unit: number; queues: string | null; labels: string | null }>("SELECT * FROM extra").map(
       ({ unit, queues, labels }) => [
@@ -182,10 +181,10 @@ function compare(database: Database, ledger: readonly Entry[]): string[] {
   if (String(labels.sort()) !== String(labelled.sort()) || labelled.some((unit) => !byId.has(unit)))
     wrong.push("labels differ from what units say");
 
-  // what was acknowledged is there, and what is there was asked for
+  // acknowledged changes are stored, and everything stored was requested
   const asked = new Set<string>();
   const claimed = new Map<number, number>();
-  /** Attempts that were acknowledged, and what was last asked of them. */
+  /** The last request for each acknowledged attempt. */
   const last = new Map<string, string>();
   for (const entry of ledger) {
     const { op, phase } = entry;

@@ -1,4 +1,4 @@
-/** Drives a store process: asks for much at once, writes down what it asked and what was answered. */
+/** Drives a store process: sends many requests at once, and records requests and responses in a ledger. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { appendFileSync } from "node:fs";
 import path from "node:path";
@@ -14,7 +14,7 @@ export interface StoreOptions {
   built: string;
   file: string;
   durability?: string;
-  /** A program that runs the store, with its arguments: a tracer that makes system calls fail. */
+  /** A program, with its arguments, that runs the store: a tracer that makes system calls fail. */
   under?: string[];
 }
 
@@ -29,11 +29,11 @@ export class StoreProcess {
   constructor({ built, file, durability = "full", under = [] }: StoreOptions) {
     const program = [process.execPath, path.join(import.meta.dirname, "store.mjs"), built, file, durability];
     const [command = "", ...args] = [...under, ...program];
-    // a group of its own: a tracer that is killed lets the process it traces go on
+    // a separate process group, so that `kill` reaches both: a killed tracer lets the traced process go on
     this.#child = spawn(command, args, { stdio: ["pipe", "pipe", "ignore"], detached: true });
     this.opened = new Promise((resolve) => (this.#opened = resolve));
     this.exited = new Promise((resolve) => {
-      // not before the last one that holds the pipes has ended: whoever looks at the file then must be alone with it
+      // "close" comes when the last process with the pipes has ended: after that no process has the file open
       this.#child.once("close", () => {
         this.#opened({ ready: false, error: { code: "killed", message: "" } });
         for (const answer of this.#waiting.values()) answer(null);
@@ -52,7 +52,7 @@ export class StoreProcess {
     });
   }
 
-  /** Null when the process died before it answered. */
+  /** Resolves with null if the process died before it responded. */
   ask(verb: string, ...args: unknown[]): Promise<Answered | null> {
     const id = ++this.#lastId;
     return new Promise((resolve) => {
@@ -67,25 +67,25 @@ export class StoreProcess {
     try {
       process.kill(-this.#child.pid, "SIGKILL");
     } catch (error) {
-      // it has ended already
+      // the process has already ended
       if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
     }
   }
 
-  /** Lets it end by itself. */
+  /** Closes its input, so that the process ends by itself. */
   end(): void {
     this.#child.stdin?.end();
   }
 }
 
-/** One file's history, over all the processes that had it open. */
+/** The history of one file, over all processes that had it open. */
 export class Driver {
   readonly #ledger: string;
   readonly #random: () => number;
-  /** Attempts that were acknowledged and of which nothing else was asked. */
+  /** Acknowledged attempts that have not been settled. */
   #held: string[] = [];
   #lastName = 0;
-  /** Answers of each kind. */
+  /** The number of responses of each kind. */
   readonly done = { add: 0, claim: 0, settle: 0, unknown: 0, refused: 0 };
   readonly refusals: { code: string; message: string }[] = [];
 
@@ -106,7 +106,7 @@ export class Driver {
     ]);
   }
 
-  /** Several clients at once, each asking one thing after the other, until the store is gone or `until` says so. */
+  /** Runs several clients, each with one request at a time, until the store is gone or `until` returns true. */
   async load(store: StoreProcess, clients: number, until: () => boolean): Promise<void> {
     const client = async (): Promise<void> => {
       while (!until()) {
@@ -117,7 +117,7 @@ export class Driver {
     await Promise.all(Array.from({ length: clients }, client));
   }
 
-  /** False when the process died, or no longer carries out anything. */
+  /** Returns false if the process died or refused the request. */
   async #step(store: StoreProcess): Promise<boolean> {
     const draw = this.#random();
     if (draw < 0.4) return this.#add(store);
@@ -171,7 +171,7 @@ export class Driver {
     const wrong = ((answer?.answer ?? []) as { error: string | null }[]).filter(
       ({ error }) => error !== null,
     );
-    // who holds a lease that was acknowledged must be able to end it, whatever happened to the store meanwhile
+    // an attempt with an acknowledged lease can always be settled, whatever has happened to the store
     if (wrong.length > 0) throw new Error(`refused: ${JSON.stringify(wrong)}`);
     return this.#answered("settle", answer, { changes });
   }
@@ -182,7 +182,7 @@ export class Driver {
       return false;
     }
     if (answer.error !== undefined) {
-      // of an outcome that the store does not know nothing is written down: it stays asked for
+      // for an unknown outcome nothing is recorded: the ledger keeps only the request
       if (answer.error.code !== "unknown_outcome") this.#note({ op, phase: "refused", ...entry });
       this.done.refused++;
       this.refusals.push(answer.error);
@@ -193,7 +193,7 @@ export class Driver {
     return true;
   }
 
-  /** After a refused settle its attempts run on: they may be asked for again. */
+  /** After a refused settle its attempts still run and may be settled again. */
   holdAgain(attempts: readonly string[]): void {
     this.#held.push(...attempts);
   }

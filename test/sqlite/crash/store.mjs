@@ -1,4 +1,4 @@
-// The store in a process of its own, to be killed: reads a request per line and writes an answer per line.
+// The store in a separate process that can be killed: reads one request per line and writes one response per line.
 //   node store.mjs BUILT FILE DURABILITY
 import path from "node:path";
 import { createInterface } from "node:readline";
@@ -26,7 +26,7 @@ const told = (error) => ({
 try {
   const store = await openSqlite(file, {
     durability: /** @type {import("../../../src/sqlite/index.ts").Durability} */ (durability),
-    // as the daemon has it
+    // as in the daemon
     reserveLog: durability === "full",
   });
   const engine = /** @type {Record<string, (...args: unknown[]) => Promise<unknown>>} */ (

@@ -18,7 +18,7 @@ describe("arguments", () => {
       {},
       ["{name}", "{{}}", '{"a":{"b":1}}', "{ print }"],
     ],
-    // nothing is looked at twice, and nothing is a shell's
+    // replaced text is not expanded again, and no shell interprets it
     [["p", "{name}"], { name: "{data.secret}" }, ["{data.secret}"]],
     [["p", "{name}"], { name: "$(rm -rf /); `x` | y > z & \n*?" }, ["$(rm -rf /); `x` | y > z & \n*?"]],
     [["p", "--", "{name}"], { name: "-rf" }, ["--", "-rf"]],

@@ -37,7 +37,7 @@ describe("a command", () => {
 
   test("gets the unit's data as JSON, and what it prints is kept as text", async () => {
     const told = await run({ command: ["cat"] }, ["a", { n: 1, text: "ä" }]);
-    // what cat printed is a JSON object, and so becomes the data
+    // the output of cat is a JSON object and therefore becomes the data
     expect(told).toMatchObject({ status: "finished", data: { n: 1, text: "ä", command: { exit_code: 0 } } });
     const text = await run({ command: ["echo", "{name}"] }, ["a b", { n: 1 }]);
     expect(text).toMatchObject({

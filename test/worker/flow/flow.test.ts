@@ -1,4 +1,4 @@
-/** One flow through a TypeScript task, a Python job and a command, all three runtimes at once, over a real file. */
+/** One flow through a TypeScript task, a Python function and a command, all three runtimes at once, on a real file. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -10,7 +10,7 @@ import { commandRuntime, processRuntime, pythonRuntime, Worker } from "../../../
 import { collect, execArgv } from "../process/harness.ts";
 import { until } from "../process/processes.ts";
 
-/** `FLOW_UNITS=10000` is the full run: each unit is one process of its own at the end. */
+/** `FLOW_UNITS=10000` is the full run: the last step starts one process per unit. */
 const count = Number(process.env.FLOW_UNITS ?? 600);
 
 test.each([
@@ -28,7 +28,7 @@ test.each([
   const last = await namespace.setWorkSpec({
     name: "rename",
     runtime: "command",
-    // the unit's data comes as JSON and leaves as JSON, with another name for its number
+    // reads the unit's data as JSON and prints it with `n` renamed to `result`
     command: ["sed", 's/"n":/"result":/'],
   });
   await namespace.setWorkSpec({
@@ -56,7 +56,7 @@ test.each([
   let looked = began;
   const finished = async (): Promise<number> => {
     const rows = await namespace.tally();
-    // a look that comes late for want of a processor counts as one that came in time
+    // at most 100 ms count per look, so that looks delayed by a busy machine do not count as stalls
     const sinceMs = Math.min(100, performance.now() - looked);
     looked = performance.now();
     for (const { workSpec, counts } of rows) {
@@ -78,7 +78,7 @@ test.each([
     await worker.stop();
     await running;
   }
-  // every runtime has places of its own: what is available for it runs
+  // every runtime has its own capacity: available units of each runtime run
   expect(longestStallMs).toBeLessThan(1000);
   let seen = 0;
   for await (const unit of last.workUnits()) {

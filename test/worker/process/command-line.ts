@@ -1,4 +1,4 @@
-/** The command line as processes of their own, from the sources. */
+/** Runs the command line from the sources, in separate processes. */
 import { spawn, type ChildProcess } from "node:child_process";
 import path from "node:path";
 import { execArgv } from "./harness.ts";
@@ -10,11 +10,11 @@ export interface Ran {
   readonly child: ChildProcess;
   readonly pid: number;
   readonly output: () => string;
-  /** The exit code, null when it was killed. */
+  /** The exit code, or null if the process was killed. */
   readonly ended: Promise<number | null>;
 }
 
-/** What it prints goes to `output`. Whoever starts it sees that it ends. */
+/** Starts a process whose output is in `output`. The caller must make sure that it ends. */
 export function start(args: readonly string[], { program = "main.ts", cwd = import.meta.dirname } = {}): Ran {
   const child = spawn(process.execPath, [...execArgv, path.join(cli, program), ...args], {
     cwd,
@@ -29,7 +29,7 @@ export function start(args: readonly string[], { program = "main.ts", cwd = impo
   return { child, pid: child.pid, output: () => output, ended };
 }
 
-/** A daemon; resolves with its address when it serves. */
+/** Starts a daemon. Resolves with its address when it serves. */
 export async function serve(args: readonly string[]): Promise<Ran & { url: string }> {
   const ran = start(["serve", ...args]);
   const url = (): string => /serves (\S+)/.exec(ran.output())?.[1] ?? "";

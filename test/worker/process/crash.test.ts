@@ -1,4 +1,4 @@
-/** Every way to go wrong, with real processes, and what becomes of each attempt. */
+/** All kinds of failures, with real processes, and the outcome of each attempt. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -37,7 +37,7 @@ describe("a unit that goes wrong in a batch of its own", () => {
     const told = new Map<string, string>();
     for (const how of bad) {
       const attempts = await bench.attempts("one", how);
-      // on a busy machine a unit may have been given back untried, when no child was ready in time
+      // on a busy machine a unit may have been returned untried because no child was ready in time
       const tried = attempts.filter(({ status }) => status !== "expired");
       expect(tried.map(({ status }) => status)).toEqual(["failed"]);
       told.set(how, tried[0]!.traceback);
@@ -122,7 +122,7 @@ describe("a unit that kills its child, in a batch with others", () => {
   });
 });
 
-/** A daemon over a file, as a process that can be killed and started again at the same address. */
+/** Starts a daemon on a file, as a process that can be killed and restarted at the same address. */
 async function openDaemon(): Promise<{ client: RestClient; url: string; restart: () => Promise<void> }> {
   const directory = mkdtempSync(path.join(tmpdir(), "coordinate-crash-"));
   const port = await freePort();
@@ -164,19 +164,19 @@ test(
     const options = ["--processes", "3", "--max-attempts", "1", "--lease", "6s"];
     const supervisor = start(["worker", "--tasks", tasksFile, "--address", url, ...options]);
     onTestFinished(() => void supervisor.child.kill("SIGKILL"));
-    // three children, and the grandchild with its sleep; the warden is one more
+    // the processes: three children, the grandchild and its sleep, and the warden
     await until("all three run", () => /grandchild \d+/.test(supervisor.output()), 40_000);
     await until("all are busy", async () => (await namespace.tally())[0]?.counts.pending === 3);
     const grandchild = Number(/grandchild (\d+)/.exec(supervisor.output())?.[1]);
     const processes = descendants(supervisor.pid);
     expect(processes).toContain(grandchild);
     expect(processes.length).toBeGreaterThanOrEqual(5);
-    // the one that blocks takes time of its own: it does not hear that its channel is closed
+    // the blocked child ends later than the others: it does not notice that its channel is closed
     process.kill(supervisor.pid, "SIGKILL");
     await supervisor.ended;
     await until("no process is left", () => !processes.some(isAlive));
 
-    // the leases pass, and another worker gets the units; this one knows better
+    // the leases expire, and another worker, whose task succeeds, gets the units
     await spec.addWorkUnits([["good"]]);
     const tasks = { one: () => ({ by: "another" }) };
     const worker = new Worker(namespace, { tasks, log: collect().log, pollMs: 50 });

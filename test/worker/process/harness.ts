@@ -1,4 +1,4 @@
-/** A worker with child processes over a store in memory, and what became of its units. */
+/** A worker with child processes on an in-memory store, and the outcomes of its units. */
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { decodeData, type AttemptRow, type DataObject } from "../../../src/core/index.ts";
@@ -18,7 +18,7 @@ import { until } from "./processes.ts";
 
 const root = path.join(import.meta.dirname, "..", "..", "..");
 
-/** Node 20 runs no TypeScript by itself: children of tests are helped as the examples are. */
+/** Node 20 cannot run TypeScript: child processes of tests load the same hook as the examples. */
 export const execArgv = ["--import", pathToFileURL(path.join(root, "examples", "typescript.mjs")).href];
 
 export const tasksFile = path.join(import.meta.dirname, "tasks.ts");
@@ -47,15 +47,15 @@ export async function nodeChildren(options: Partial<ProcessRuntimeOptions> = {})
 export interface Bench {
   readonly namespace: Namespace;
   readonly lines: string[];
-  /** Adds units of a work spec that has this data besides its name. */
+  /** Adds units of a work spec that has this data in addition to its name. */
   add(spec: string, units: readonly (readonly [string, object?])[], data?: object): Promise<void>;
   /** Runs a worker until no unit is waiting or running, then stops it. */
   work(runtimes: readonly Runtime[], options?: WorkerOptions): Promise<void>;
   start(runtimes: readonly Runtime[], options?: WorkerOptions): { worker: Worker; ended: Promise<void> };
   attempts(spec: string, unit: string): Promise<Told[]>;
-  /** What the last attempt of a unit wrote; nothing when there is none. */
+  /** The log lines of the last attempt of a unit; empty if there is none. */
   log(spec: string, unit: string): Promise<string[]>;
-  /** Until no unit is waiting or running. */
+  /** Waits until no unit is waiting or running. */
   settled(): Promise<void>;
 }
 

@@ -40,7 +40,7 @@ async function borrow(pool: ProcessPool): Promise<Child> {
   return child;
 }
 
-/** Runs an order that does not end; resolves with the first message that it sends. */
+/** Runs an order that does not end. Resolves with its first message. */
 async function begin(child: Child, name: string): Promise<{ first: Message; ended: Promise<Exit> }> {
   return new Promise((resolve) => {
     const ended = child.exited;
@@ -134,7 +134,7 @@ describe("a pool", () => {
   test("kills a child that uses too much memory, whatever it does", async () => {
     const pool = open({ memoryLimit: 200 * 1024 * 1024, watchMs: 20 });
     const child = await borrow(pool);
-    // it may die while it grows or right after
+    // the child may be killed while it grows or right after
     await child.run(order("grow", 300)).catch(() => undefined);
     const { cause, text } = await child.exited;
     expect([cause, text]).toEqual([
@@ -199,7 +199,7 @@ describe("the end of a child, in words", () => {
     const exit = await exitOf(await borrow(pool), name, value);
     expect([exit.cause, exit.text]).toEqual([cause, text]);
     if (name === "throw") expect(exit.errorTail).toContain("Error: thrown on purpose");
-    // and another takes its place
+    // another child takes its place
     expect((await (await borrow(pool)).run(order("echo", 1))).head.value).toBe(1);
   });
 

@@ -1,8 +1,8 @@
-/** Looking at processes from outside, and waiting for what becomes of them. */
+/** Inspects processes from outside, and waits for conditions. */
 import { readFileSync, readdirSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 
-/** Not there, or dead and not yet waited for. */
+/** Whether a process exists and is not a zombie. */
 export function isAlive(pid: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
@@ -12,7 +12,7 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** All living processes of a session or group that belong to `pid`'s own, and their children below. */
+/** All living descendants of a process. */
 export function descendants(pid: number): number[] {
   const parents = new Map<number, number[]>();
   for (const entry of readdirSync("/proc")) {
@@ -22,7 +22,7 @@ export function descendants(pid: number): number[] {
       const parent = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
       parents.set(parent, [...(parents.get(parent) ?? []), Number(entry)]);
     } catch {
-      // it ended while we looked
+      // the process ended in the meantime
     }
   }
   const found: number[] = [];
@@ -36,7 +36,7 @@ export function descendants(pid: number): number[] {
   return found;
 }
 
-/** Waits until the condition holds; the time is only there to fail with a message instead of hanging. */
+/** Waits until the condition holds. The time limit only turns a hang into an error message. */
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,

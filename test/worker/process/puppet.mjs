@@ -1,4 +1,4 @@
-// A child that does what it is told: for tests of the pool, without tasks. Frames as in src/worker/process/frame.ts.
+// A child that executes simple orders instead of tasks, for tests of the pool. Frames as in src/worker/process/frame.ts.
 import { spawn } from "node:child_process";
 import { Socket } from "node:net";
 
@@ -41,7 +41,7 @@ const orders = {
     process.on("SIGTERM", () => undefined);
     send({ kind: "stubborn" });
   },
-  // a grandchild that ignores SIGTERM and does not read anything
+  // starts a grandchild that ignores SIGTERM and reads nothing
   grandchild: () => {
     const script = "trap '' TERM; while :; do sleep 1; done";
     const child = spawn("sh", ["-c", script], { stdio: "inherit" });

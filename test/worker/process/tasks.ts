@@ -1,4 +1,4 @@
-/** Tasks for children: good ones, and every way to misbehave. Each unit's data says what it does. */
+/** Tasks for child processes: good ones, and all kinds of misbehaviour. The data of a unit selects what its task does. */
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { bulk, retry, type Unit, type UnitContext } from "../../../src/worker/index.ts";
@@ -46,10 +46,10 @@ async function misbehave(unit: Unit): Promise<object | undefined> {
 
 export const one = misbehave;
 
-/** Another name for it. */
+/** The same task under another name. */
 export const together = misbehave;
 
-/** Settles each attempt by itself, and uses all that a context has. */
+/** Settles each attempt separately, and uses everything that a context provides. */
 export const whole = bulk(async (attempts, context) => {
   for (const attempt of attempts) {
     await context.progress(attempt, { ...attempt.data, half: true });
@@ -59,7 +59,7 @@ export const whole = bulk(async (attempts, context) => {
   }
 });
 
-/** Writes in every way that there is. */
+/** Writes log lines in every possible way. */
 export const writes = async ({ name, attempt, data }: Unit, { log }: UnitContext): Promise<void> => {
   log(`log of ${name}`);
   attempt.log(`attempt.log of ${name}`);
@@ -68,13 +68,13 @@ export const writes = async ({ name, attempt, data }: Unit, { log }: UnitContext
   attempt.log("the end");
 };
 
-/** Comes to an end when it is asked to. */
+/** Ends when its signal aborts. */
 export const polite = bulk(async (attempts, { signal }) => {
   await new Promise((resolve) => signal.addEventListener("abort", resolve));
   for (const attempt of attempts) await attempt.retry({ delayMs: 60_000, data: { stopped: true } });
 });
 
-/** A child has no store to ask. */
+/** Reads its unit, which fails, because a child has no access to the store. */
 export const nosy = async ({ attempt }: Unit): Promise<void> => {
   await attempt.workUnit();
 };

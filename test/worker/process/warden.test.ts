@@ -42,7 +42,7 @@ test("kills what is left when its pipe closes, and only that", async () => {
   const warden = new Warden();
   for (const pid of [a, b, c]) warden.watch(pid);
   warden.forget(b);
-  // what a dead supervisor leaves behind: the system closes its end of the pipe
+  // as when the supervisor dies: the system closes its end of the pipe
   warden.killAll();
   await until("the watched ones are dead", () => !isAlive(a) && !isAlive(c));
   expect(isAlive(b)).toBe(true);

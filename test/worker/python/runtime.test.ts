@@ -18,7 +18,7 @@ import { isAlive, until } from "../process/processes.ts";
 
 const directory = mkdtempSync(path.join(tmpdir(), "coordinate-python-"));
 const open: ChildRuntime[] = [];
-/** Most jobs leave their child as it was: one pool is enough for them. It cannot be closed by a worker that stops. */
+/** Most jobs do not change their child process, so one pool is enough for them. A worker that stops does not close it. */
 let shared: ChildRuntime;
 
 async function python(options: PythonRuntimeOptions = {}): Promise<ChildRuntime> {
@@ -165,7 +165,7 @@ describe("a Python job", () => {
     const { verbs } = bench.namespace;
     await verbs.addWorkUnits("test", "spec", [
       { name: "json", data: text as never },
-      // an indefinite map, a half float and a long head: all well formed, none as the writer would write it
+      // an indefinite map and a half float: well formed, but not as the writer would write them
       { name: "cbor", data: cborData(Uint8Array.from([0xbf, 0x61, 0x6e, 0xf9, 0x3c, 0x00, 0xff])) },
     ]);
     await bench.work([shared]);
