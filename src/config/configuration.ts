@@ -137,9 +137,7 @@ function readEnvironment(env: Environment, given: GivenSettings, wrong: string[]
   }
   for (const name of Object.keys(env)) {
     if (!name.startsWith("COORDINATE_") || names.has(name) || otherVariables.includes(name)) continue;
-    unknown.push(
-      `${name}: there is no such setting${didYouMean(name, [...names.keys(), ...otherVariables])}`,
-    );
+    unknown.push(`${name}: no such setting${didYouMean(name, [...names.keys(), ...otherVariables])}`);
   }
 }
 
@@ -147,7 +145,7 @@ function readFlags(flags: Overrides, given: GivenSettings, wrong: string[]): voi
   for (const section of sectionNames)
     for (const [key, value] of Object.entries(flags[section] ?? {})) {
       const setting = settingsOf(section)[key];
-      if (setting === undefined) throw new ConfigError(`${section}.${key}: there is no such setting`);
+      if (setting === undefined) throw new ConfigError(`${section}.${key}: no such setting`);
       if (value === undefined) continue;
       const read = readValue(setting, value);
       if (read !== null) given.set(`${section}.${key}`, { value: read, from: flagOf(key) });
@@ -217,7 +215,7 @@ export function jobConfiguration(
   for (const name of keep)
     if (!secrets.includes(name))
       throw new ConfigError(
-        `${name}: there is no such secret to keep${didYouMean(name, secrets)}${secrets.length === 0 ? "" : `; there are ${secrets.join(", ")}`}`,
+        `${name}: no such secret${secrets.length === 0 ? "" : `; expected one of ${secrets.join(", ")}`}${didYouMean(name, secrets)}`,
       );
   const { value, left } = withoutSecrets(whole, new Set(keep));
   return { config: value as Record<string, unknown>, left };

@@ -139,7 +139,7 @@ function readFlags(argv: readonly string[]): Flags {
     const other = pythonFlags[flag];
     if (other !== undefined) {
       const value = other.value ? (inline ?? words.shift()) : "";
-      if (value === undefined) flags.wrong.push(`${flag}: a value must follow`);
+      if (value === undefined) flags.wrong.push(`${flag}: expected a value`);
       else other.apply(flags, value);
       continue;
     }
@@ -149,7 +149,7 @@ function readFlags(argv: readonly string[]): Flags {
     const isConfig = flag === configFlag || flag === "-c";
     if (!isConfig && (key === undefined || setting === undefined)) {
       const hint = didYouMean(flag, [...byFlag.keys(), configFlag, dumpFlag, "--help"]);
-      flags.wrong.push(`${flag}: there is no such option${hint}`);
+      flags.wrong.push(`${flag}: no such option${hint}`);
       continue;
     }
     if (key !== undefined && setting?.type === "flag") {
@@ -157,7 +157,7 @@ function readFlags(argv: readonly string[]): Flags {
       continue;
     }
     const value = inline ?? words.shift();
-    if (value === undefined) flags.wrong.push(`${flag}: a value must follow`);
+    if (value === undefined) flags.wrong.push(`${flag}: expected a value`);
     else if (key === undefined) flags.file = value;
     else if (setting?.type === "list")
       flags.daemon[key] = [...((flags.daemon[key] as string[] | undefined) ?? []), value];
@@ -165,9 +165,7 @@ function readFlags(argv: readonly string[]): Flags {
   }
   if (flags.host === undefined && flags.port === undefined) return flags;
   if (flags.daemon.cborrpc !== undefined)
-    flags.wrong.push(
-      "--host and --port say where CBOR-RPC is served, and so does --cborrpc: give one of them",
-    );
+    flags.wrong.push("--host and --port set the address of CBOR-RPC, like --cborrpc: use only one of them");
   flags.daemon.cborrpc = `${flags.host ?? "127.0.0.1"}:${flags.port ?? "5932"}`;
   return flags;
 }
@@ -192,21 +190,21 @@ export function help(): string {
 
 Usage: coordinated [options], or: coordinate serve [options]
 
-Every option may also stand in the environment (--log-level is ${variableOf("logLevel")}) or below daemon: in a file
-(logLevel: info): the one that --config or COORDINATE_CONFIG names, else ./coordinate.yaml, else coordinate/coordinate.yaml
-in the user's configuration directory. The command line goes before the environment, the environment before the file.
-A list is given by repeating its option, by commas in the environment. --no-page switches a flag off.
+Every option can also be set in the environment (--log-level is ${variableOf("logLevel")}) or below daemon: in a file
+(logLevel: info): the file of --config or COORDINATE_CONFIG, else ./coordinate.yaml, else coordinate/coordinate.yaml
+in the user's configuration directory. The command line overrides the environment, which overrides the file.
+Repeat an option to give a list; in the environment, separate values by commas. --no-NAME turns a flag off, as in --no-page.
 
 Options
 ${lines.join("\n")}
-  --config FILE                      a file of settings, YAML or JSON
-  --dump-config [WHAT]               print the settings that would be used, and stop: full, effective (what differs
+  --config FILE                      configuration file, YAML or JSON
+  --dump-config [WHAT]               print the settings and exit: full, effective (only what differs
                                      from the defaults) or default
-  --help                             print this, and stop
-  -v, -q                             log more, log less
-  --host HOST, --port N              as the Python daemon had them: the same as --cborrpc HOST:PORT
-  --httpd HOST:PORT, --debug NAME    as the Python daemon had them: the same as --http, and -v
+  --help                             print this help and exit
+  -v, -q                             log more, or less
+  --host HOST, --port N              options of the Python daemon: the same as --cborrpc HOST:PORT
+  --httpd HOST:PORT, --debug NAME    options of the Python daemon: the same as --http and -v
 
-Without tokens the daemon serves this machine only. Signals TERM and INT stop it when all requests are answered;
-a second one stops it at once.`;
+Without tokens, the daemon serves only this machine. SIGTERM and SIGINT stop it after all requests are answered;
+a second signal stops it at once.`;
 }

@@ -183,7 +183,7 @@ class Reading {
     this.#files += 1;
     this.#bytes += size;
     if (this.#files > this.#limits.files)
-      throw new ConfigError(`${prefix}${file}: more than ${this.#limits.files} files`);
+      throw new ConfigError(`${prefix}${file}: includes more than ${this.#limits.files} files`);
     if (this.#bytes > this.#limits.bytes)
       throw new ConfigError(`${prefix}${file}: more than ${this.#limits.bytes} bytes to read`);
     return real;
@@ -217,7 +217,7 @@ class Reading {
         ? "nested too deep"
         : unknownTag === undefined
           ? problem.message
-          : `the tag ${unknownTag} is not known; there are !include, !include_yaml and !env`;
+          : `unknown tag ${unknownTag}; expected !include FILE, !include_yaml FILE or !env NAME`;
       throw new ConfigError(`${file}:${lines.linePos(problem.pos[0]).line}: ${message}`);
     }
     return this.#value(document.contents, at, depth, { file, lines, anchors: new Map() });
@@ -233,8 +233,7 @@ class Reading {
     if (!this.#locations.has(key)) this.#locations.set(key, { file: source.file, line });
     if (isAlias(node)) {
       const anchor = source.anchors.get(node.source);
-      if (anchor === undefined)
-        throw new ConfigError(`${where}: *${node.source}: there is no such anchor before it`);
+      if (anchor === undefined) throw new ConfigError(`${where}: *${node.source}: no such anchor before it`);
       this.#count(anchor.values, where);
       return anchor.value;
     }
@@ -293,10 +292,10 @@ class Reading {
 
   #variable(text: string, where: string): string {
     const [, name = "", , otherwise] = /^([A-Za-z_][A-Za-z0-9_]*)(:(.*))?$/s.exec(text.trim()) ?? [];
-    if (name === "") throw new ConfigError(`${where}: !env ${text}: expected NAME or NAME:otherwise`);
+    if (name === "") throw new ConfigError(`${where}: !env ${text}: expected NAME or NAME:DEFAULT`);
     const value = this.#env[name] ?? otherwise;
     if (value === undefined)
-      throw new ConfigError(`${where}: !env ${name}: there is no such variable in the environment`);
+      throw new ConfigError(`${where}: !env ${name}: this environment variable is not set`);
     return value;
   }
 
@@ -304,7 +303,7 @@ class Reading {
     this.#values += values;
     if (this.#values > this.#limits.values)
       throw new ConfigError(
-        `${where}: more than ${this.#limits.values} values; do aliases stand for aliases here?`,
+        `${where}: more than ${this.#limits.values} values; check for aliases that expand to other aliases`,
       );
   }
 }
@@ -315,10 +314,10 @@ function lineOf(node: unknown, { lines }: Source): number {
 }
 
 function keyText(node: unknown, where: string): string {
-  if (!isScalar(node)) throw new ConfigError(`${where}: a key must be a plain word or text`);
+  if (!isScalar(node)) throw new ConfigError(`${where}: a key must be a string`);
   const { value } = node;
   if (value instanceof Include || value instanceof Variable)
-    throw new ConfigError(`${where}: a key cannot be included`);
+    throw new ConfigError(`${where}: a key cannot use !include or !env`);
   if (typeof value === "string") return value;
   if (typeof value === "bigint" || typeof value === "number" || typeof value === "boolean")
     return String(value);
@@ -347,14 +346,14 @@ export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const code = "code" in error ? String(error.code) : "";
   const known: Record<string, string> = {
-    ENOENT: "there is no such file",
-    EACCES: "reading it is not permitted",
-    EPERM: "this is not permitted",
-    EISDIR: "this is a directory",
-    ENOTDIR: "a part of the path is not a directory",
+    ENOENT: "no such file",
+    EACCES: "permission denied",
+    EPERM: "operation not permitted",
+    EISDIR: "is a directory",
+    ENOTDIR: "part of the path is not a directory",
     ENAMETOOLONG: "the name is too long",
-    ELOOP: "too many links",
-    ENOSPC: "no space is left",
+    ELOOP: "too many symbolic links",
+    ENOSPC: "no space left on the disk",
   };
   return known[code] ?? error.message;
 }

@@ -46,15 +46,15 @@ export const findSetting = (section: SectionName, name: string): Known | undefin
 const pythonBlock = "coordinate";
 /** Keys of that block that old files may have and that have no effect, each with its replacement, if any. */
 const pythonOnly: Readonly<Record<string, string>> = {
-  server: "say daemon.cborrpc: HOST:PORT for host and port, daemon.http for httpd",
-  job_queue: "say daemon.backend for where work is kept, and retention in a work spec for how long",
+  server: "use daemon.cborrpc: HOST:PORT for host and port, daemon.http for httpd",
+  job_queue: "use daemon.backend for the store, and retention in a work spec for how long units are kept",
   addr_family: "",
   retries: "",
   base_retry_seconds: "",
   worker: "",
   profile: "",
-  enough_memory: "give coordinate worker --gb to state the memory of a worker",
-  debug_worker: "give -v to a worker",
+  enough_memory: "use coordinate worker --gb for the memory of a worker",
+  debug_worker: "use coordinate worker -v",
 };
 
 /** Reads a file of settings. Collects mistakes with file and line; throws when the file cannot be read. */
@@ -73,7 +73,7 @@ class FileReading {
   read(): FileSettings {
     const { value, file } = this.#document;
     if (value === null) return this.#read;
-    if (!isMapping(value)) throw new ConfigError(`${file}: expected settings and their values`);
+    if (!isMapping(value)) throw new ConfigError(`${file}: expected a mapping of settings`);
     for (const [name, inside] of Object.entries(value)) this.#top(name, inside);
     return this.#read;
   }
@@ -92,7 +92,7 @@ class FileReading {
     const known = findSetting("daemon", name) ?? findSetting("client", name);
     // no setting is a mapping: a mapping with the name of a setting is a block of the application
     if (known !== undefined && !isMapping(value)) this.#setting(known, [name], value);
-    else if (section !== undefined) this.#wrong([name], "expected settings and their values", value);
+    else if (section !== undefined) this.#wrong([name], "expected a mapping of settings", value);
     else if (isMapping(value) && nearest(name, [...sectionNames, pythonBlock]) === null)
       setOwn(this.#read.application, name, value);
     else {
@@ -103,8 +103,9 @@ class FileReading {
         ...Object.keys(settingsOf("client")),
       ];
       const elsewhere = sectionNames.find((one) => findSetting(one, name) !== undefined);
-      const hint = elsewhere === undefined ? didYouMean(name, names) : `; it belongs below ${elsewhere}:`;
-      this.#read.wrong.push(`${this.#document.where([name])}: ${name}: there is no such setting${hint}`);
+      const hint =
+        elsewhere === undefined ? didYouMean(name, names) : `; it belongs to the section ${elsewhere}:`;
+      this.#read.wrong.push(`${this.#document.where([name])}: ${name}: no such setting${hint}`);
     }
   }
 
@@ -115,9 +116,7 @@ class FileReading {
       if (known !== undefined) this.#setting(known, there, value);
       else {
         const hint = didYouMean(name, Object.keys(settingsOf(section)));
-        this.#read.wrong.push(
-          `${this.#document.where(there)}: ${there.join(".")}: there is no such setting${hint}`,
-        );
+        this.#read.wrong.push(`${this.#document.where(there)}: ${there.join(".")}: no such setting${hint}`);
       }
     }
   }
@@ -142,7 +141,7 @@ class FileReading {
           ...Object.keys(settingsOf("worker")),
         ];
         this.#read.wrong.push(
-          `${this.#document.where(at)}: ${at.join(".")}: there is no such setting${didYouMean(name, names)}`,
+          `${this.#document.where(at)}: ${at.join(".")}: no such setting${didYouMean(name, names)}`,
         );
       }
     }

@@ -103,7 +103,7 @@ describe("where settings come from", () => {
     const env = { HOME: home, COORDINATE_CONFIG: file("namespace: variable\n") };
     expect(namespaceOf({ env })).toBe("variable");
     expect(namespaceOf({ env, file: file("namespace: named\n") })).toBe("named");
-    expect(() => namespaceOf({ file: path.join(directory, "nothing") })).toThrow("there is no such file");
+    expect(() => namespaceOf({ file: path.join(directory, "nothing") })).toThrow("no such file");
   });
 
   test("several addresses, by all their names", () => {
@@ -137,7 +137,7 @@ coordinate:
     expect(worker).toMatchObject({ worker_job_fetch: 7, num_workers: 2, stop_jobs_early: 20 });
     expect(application).toEqual({ yakonfig: {}, logging: { root: { level: "INFO" } } });
     expect(warnings).toEqual([
-      expect.stringMatching(/:8: coordinate\.server: has no effect here; say daemon.cborrpc/),
+      expect.stringMatching(/:8: coordinate\.server: has no effect here; use daemon.cborrpc/),
     ]);
   });
 });
@@ -149,19 +149,19 @@ describe("mistakes", () => {
       { env: { COORDINATE_NUM_WORKERS: "many" } },
     ).split("\n");
     expect(lines.map((line) => line.replace(/^.*\/\d+\.yaml/, "F"))).toEqual([
-      "F:2: daemon.sweepMss: there is no such setting; did you mean sweepMs?",
+      "F:2: daemon.sweepMss: no such setting; did you mean sweepMs?",
       'F:3: daemon.graceMs: expected an integer of 0 or more, got "soon"',
       'F:4: daemon.clock: expected one of system, manual, got "manul"',
-      "F:6: client.tokn: there is no such setting; did you mean token?",
-      "F:7: workr: there is no such setting; did you mean worker?",
-      "F:9: num_workers: there is no such setting; it belongs below worker:",
+      "F:6: client.tokn: no such setting; did you mean token?",
+      "F:7: workr: no such setting; did you mean worker?",
+      "F:9: num_workers: no such setting; it belongs to the section worker:",
       'COORDINATE_NUM_WORKERS: expected an integer of 0 or more, got "many"',
     ]);
   });
 
   test.each([
-    ["- a", "expected settings and their values"],
-    ["client: 3", "expected settings and their values, got 3"],
+    ["- a", "expected a mapping of settings"],
+    ["client: 3", "expected a mapping of settings, got 3"],
     ["client: {namespace: [a]}", "expected text, got a list"],
     ["worker: {poll_interval: -1}", "expected a number of 0 or more, got -1"],
     ["daemon: {page: maybe}", "expected true or false"],
@@ -175,7 +175,7 @@ describe("mistakes", () => {
   test("variables that are no settings: a mistake for the daemon, odd for others", () => {
     const env = { COORDINATE_NAMESPAC: "x", COORDINATE_HISTORY: "fine" };
     expect(readConfiguration({ env, directory }).warnings).toEqual([
-      "COORDINATE_NAMESPAC: there is no such setting; did you mean COORDINATE_NAMESPACE?",
+      "COORDINATE_NAMESPAC: no such setting; did you mean COORDINATE_NAMESPACE?",
     ]);
     expect(() => readConfig([], env)).toThrow("COORDINATE_NAMESPAC");
   });
@@ -255,7 +255,7 @@ describe("showing it", () => {
     expect(config).toMatchObject({ db: { password: "hunter2" } });
     expect(left).toEqual(["db.url"]);
     expect(() => jobConfiguration(read(text), ["db.pasword"])).toThrow(
-      "db.pasword: there is no such secret to keep; did you mean db.password?",
+      "db.pasword: no such secret; expected one of db.password, db.url; did you mean db.password?",
     );
   });
 
