@@ -40,7 +40,7 @@ export function readMapping(text: string): ColumnMapping {
   const known = /^(name|priority|delay|deadline|expires|partition|data\..+)$/s.test(target);
   if (!known)
     throw new BulkError(
-      `${text}: expected TARGET=COLUMN[:TYPE], where the target is name, priority, delay, deadline, expires, partition or data.KEY and the type ${types.join(", ")}`,
+      `${text}: expected TARGET=COLUMN[:TYPE], where the target is name, priority, delay, deadline, expires, partition or data.KEY and the type is one of ${types.join(", ")}`,
     );
   return { target, column, type: type as ColumnType };
 }
@@ -121,12 +121,12 @@ function fieldsOf(name: string, columns: readonly string[], { mapping }: CsvOpti
       : mapping.map(({ column, target, type }) => {
           const index = find(column);
           if (index < 0 || index >= columns.length)
-            throw new BulkError(`${name}: there is no column ${column}${didYouMean(column, columns)}`);
+            throw new BulkError(`${name}: no such column ${column}${didYouMean(column, columns)}`);
           return { index, column, target, type };
         });
   if (!fields.some(({ target }) => target === "name"))
     throw new BulkError(
-      `${name}: which column is the name? There are ${columns.slice(0, 20).join(", ")}; say --column name=COLUMN`,
+      `${name}: no column for the name; choose one of ${columns.slice(0, 20).join(", ")} with --column name=COLUMN`,
     );
   return fields;
 }
@@ -146,7 +146,10 @@ function entryOf(
 ): Entry {
   try {
     if (record.length !== width)
-      throw new CoordinateError("bad_data", `${record.length} columns, and the first record has ${width}`);
+      throw new CoordinateError(
+        "bad_data",
+        `expected ${width} columns as in the first record, got ${record.length}`,
+      );
     return { ...at, units: [unitOf(record, fields)], problem: "" };
   } catch (error) {
     if (!(error instanceof CoordinateError)) throw error;
@@ -161,8 +164,7 @@ function unitOf(record: readonly string[], fields: readonly Field[]): WorkUnitIn
   for (const { index, column, target, type } of fields) {
     const text = record[index] ?? "";
     if (target === "name") {
-      if (text === "")
-        throw new CoordinateError("bad_data", `${column}: empty, and it is the name of the unit`);
+      if (text === "") throw new CoordinateError("bad_data", `${column}: the name of the unit is empty`);
       unit.name = checkName("work unit", text);
     } else if (isNumber(target)) {
       if (text === "") continue;

@@ -22,7 +22,7 @@ export async function* documentUnits(
     bytes += chunk.length;
     if (bytes > largest)
       throw new BulkError(
-        `${name}: a document of more than ${largest} bytes; as JSON lines it can have any length`,
+        `${name}: larger than ${largest} bytes; convert it to lines of JSON, which can have any length`,
       );
   }
   let value: unknown;
@@ -58,7 +58,7 @@ export async function* documentUnits(
 
 function memberOf(key: string, data: unknown): WorkUnitInput {
   if (data !== null && !isMapping(data))
-    throw new CoordinateError("bad_data", `${key}: expected the data of a unit, a mapping`);
+    throw new CoordinateError("bad_data", `${key}: expected a mapping with the data of a unit`);
   return { name: checkName("work unit", key), data: data === null ? null : encodeData(data) };
 }
 

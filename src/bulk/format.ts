@@ -71,5 +71,5 @@ export function readEntries(source: Source, format: Format, options: FormatOptio
 
 function named(name: string, mapping: readonly ColumnMapping[]): readonly ColumnMapping[] {
   if (mapping.some(({ target }) => target === "name")) return mapping;
-  throw new BulkError(`${name}: which key is the name? Say name=KEY`);
+  throw new BulkError(`${name}: no key for the name; use --column name=KEY`);
 }

@@ -102,10 +102,11 @@ class Import {
         this.#options.signal?.throwIfAborted();
         if (text.trim() !== "") await this.#line(text, number);
       }
-    if (!this.#begun) throw new BulkError(`${this.#options.name}: empty; expected what export writes`);
+    if (!this.#begun)
+      throw new BulkError(`${this.#options.name}: the input is empty; expected a file written by export`);
     if (!this.#ended)
       throw new BulkError(
-        `${this.#options.name}: cut off, for its last line is missing; what came is stored, and its work specs are paused`,
+        `${this.#options.name}: the input is incomplete, its last line is missing; what was read is stored, and its work specs are paused`,
       );
     return this.#counts;
   }
@@ -121,15 +122,15 @@ class Import {
     if (!isMapping(line)) throw new BulkError(`${where}: expected an object`);
     const { kind } = line;
     if (!this.#begun) {
-      if (kind !== "export") throw new BulkError(`${where}: expected what export writes`);
+      if (kind !== "export") throw new BulkError(`${where}: expected a file written by export`);
       if (line.version !== exportVersion)
-        throw new BulkError(`${where}: version ${String(line.version)} is not known; ${exportVersion} is`);
+        throw new BulkError(`${where}: unknown version ${String(line.version)}; expected ${exportVersion}`);
       this.#begun = true;
-    } else if (this.#ended) throw new BulkError(`${where}: there is more after the end`);
+    } else if (this.#ended) throw new BulkError(`${where}: unexpected line after the end of the export`);
     else if (kind === "spec") await this.#spec(line, where);
     else if (kind === "unit") await this.#unit(line, where, number);
     else if (kind === "end") await this.#end(line, where);
-    else if (kind !== "attempt") throw new BulkError(`${where}: kind ${String(kind)} is not known`);
+    else if (kind !== "attempt") throw new BulkError(`${where}: unknown kind ${String(kind)}`);
   }
 
   async #spec(line: Record<string, unknown>, where: string): Promise<void> {
@@ -138,7 +139,9 @@ class Import {
       throw new BulkError(`${where}: expected name, data and meta of a work spec`);
     const [stored = null] = await this.#coordinate.getWorkSpecs(this.#ns, [name]);
     if (stored !== null && this.#options.merge !== true)
-      throw new BulkError(`${where}: there is a work spec ${name} already; --merge brings them together`);
+      throw new BulkError(
+        `${where}: work spec ${name} already exists; use --merge to replace it and add the units`,
+      );
     this.#specs.set(name, { name, data, meta });
     const { then: _then, continuous: _continuous, ...rest } = decodeData(data, { precise: true });
     await this.#coordinate.setWorkSpecs(this.#ns, [{ name, data: encodeData({ ...rest, disabled: true }) }], {
@@ -158,7 +161,7 @@ class Import {
     )
       throw new BulkError(`${where}: expected spec, name, status and data of a unit`);
     if (!this.#specs.has(spec))
-      throw new BulkError(`${where}: the work spec ${spec} does not come before its units`);
+      throw new BulkError(`${where}: the line of the work spec ${spec} must come before its units`);
     const unit: UnitLine = {
       spec,
       status: isStatus,
@@ -240,7 +243,7 @@ class Import {
       }
       if (stuck !== null && this.#waiting.count === left)
         throw new BulkError(
-          `${this.#options.name}:${stuck.line}: ${stuck.input.name} waits for a unit that is not there`,
+          `${this.#options.name}:${stuck.line}: ${stuck.input.name} depends on a unit that does not exist`,
         );
     }
   }
@@ -251,7 +254,7 @@ class Import {
     await this.#addWaiting();
     this.#ended = true;
     if (line.units !== this.#counts.units)
-      throw new BulkError(`${where}: ${this.#counts.units} units came, and there were ${String(line.units)}`);
+      throw new BulkError(`${where}: expected ${String(line.units)} units, got ${this.#counts.units}`);
     const specs = [...this.#specs.values()];
     if (specs.length > 0)
       await this.#coordinate.setWorkSpecs(

@@ -88,7 +88,7 @@ export class Journal {
     const [first = "", ...rest] = text.split("\n");
     const header = parse(first) as Partial<JournalHeader> | null;
     if (header?.load === undefined || header.target === undefined)
-      throw new BulkError(`${file}: this is no journal of a load`);
+      throw new BulkError(`${file}: not a journal of a load`);
     const journal = new Journal(file, header as JournalHeader);
     for (const line of rest) {
       const record = parse(line);

@@ -43,7 +43,7 @@ async function* entriesOf(chunks: AsyncIterable<Buffer>, read: Read, options: Li
         continue;
       }
       try {
-        if (line.tooLong) throw new CoordinateError("too_large", `a line of more than ${longest} bytes`);
+        if (line.tooLong) throw new CoordinateError("too_large", `the line is longer than ${longest} bytes`);
         const units = read(text, line);
         if (units.length > 0) entries.push({ ...entry, units });
       } catch (error) {
@@ -69,7 +69,7 @@ const fields: ReadonlySet<string> = new Set([
 ]);
 
 const nameless =
-  'there is no name: give "name" beside "data", or --column name=KEY where the name stands under another key';
+  'the unit has no name: add "name" beside "data", or use --column name=KEY if another key is the name';
 
 export const jsonLines = (
   chunks: AsyncIterable<Buffer>,
@@ -80,7 +80,7 @@ export const jsonLines = (
     (text, { isText }) => {
       const first = /\S/.exec(text)?.[0];
       if (first === undefined || first === "#") return [];
-      if (!isText) throw new CoordinateError("bad_data", "this is no UTF-8");
+      if (!isText) throw new CoordinateError("bad_data", "not valid UTF-8");
       const limits = { maxBytes: options.longest ?? longestLine };
       if (options.mapping !== undefined) return [readRecord(text, options.mapping, limits)];
       return withNames(text, first, limits);
@@ -105,7 +105,7 @@ function withNames(text: string, first: string, limits: DataLimits): WorkUnitInp
   }
   const isFields = first === "{" && units.some(({ name }) => name === "data");
   if (isFields && units.every(({ name }) => fields.has(name)))
-    throw new CoordinateError("bad_data", `${nameless}; a unit called data is ["data", {…}]`);
+    throw new CoordinateError("bad_data", `${nameless}; write a unit called data as ["data", {…}]`);
   return units;
 }
 
@@ -156,7 +156,7 @@ export const plainLines = (chunks: AsyncIterable<Buffer>, options: LineOptions =
     (text) => {
       if (text === "") return [];
       if (text.trim() === "")
-        throw new CoordinateError("bad_data", "there is no name: the line has white space alone");
+        throw new CoordinateError("bad_data", "the name is empty: the line has only white space");
       return [{ name: checkName("work unit", text) }];
     },
     options,

@@ -176,7 +176,7 @@ class Load {
 
   #changed(position: number): BulkError {
     return new BulkError(
-      `${this.#options.name}: its first ${position} lines or records are not those that were loaded before`,
+      `${this.#options.name}: its first ${position} lines or records differ from those of the earlier load`,
     );
   }
 

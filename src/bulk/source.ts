@@ -29,7 +29,7 @@ export function openSource(file: string, stdin: Readable): Source {
   let size: number | null;
   try {
     const stat = statSync(file);
-    if (stat.isDirectory()) throw new BulkError(`${file}: this is a directory`);
+    if (stat.isDirectory()) throw new BulkError(`${file}: is a directory`);
     // a pipe reports a size of 0: its real size is not known
     size = stat.isFile() ? stat.size : null;
   } catch (error) {
@@ -167,7 +167,9 @@ class Input implements Source {
       yield* child.stdout as AsyncIterable<Buffer>;
       const code = await ended;
       if (code instanceof Error)
-        throw new BulkError(`${this.name}: reading zstd needs Node 22.15 or later, or the program zstd`);
+        throw new BulkError(
+          `${this.name}: reading zstd files needs Node 22.15 or later, or the program zstd`,
+        );
       if (failure instanceof Error) throw failure;
       if (code !== 0) {
         const why = said.trim().replace(/^zstd: (\S+ : )?/, "");

@@ -136,7 +136,9 @@ class Sync {
       }
     }
     if (found === 0 && prune && !allowEmpty)
-      throw new BulkError(`${name}: the list is empty, and pruning would delete every unit; --yes does so`);
+      throw new BulkError(
+        `${name}: the list is empty, so --prune would delete every unit; use --yes to do that`,
+      );
   }
 
   async #listed(

@@ -68,7 +68,7 @@ export function readFlow(document: YamlDocument): Flow {
   if (!isMapping(value) || !Object.hasOwn(value, "flows")) {
     const instead = isMapping(value) ? nearest("flows", Object.keys(value)) : null;
     throw new ConfigError(
-      `${file}: expected a mapping with the key flows${instead === null ? "" : `, and there is ${instead}`}`,
+      `${file}: expected a mapping with the key flows${instead === null ? "" : `, got ${instead}`}`,
     );
   }
   for (const [key, inside] of Object.entries(value)) {
@@ -137,7 +137,7 @@ function readGroup(
 ): void {
   const where = `${document.where(at)}: ${at.join(".")}`;
   if (group === null || (isMapping(group) && Object.keys(group).length === 0)) {
-    findings.warnings.push(`${where}: empty, and ignored; a work spec has at least min_gb`);
+    findings.warnings.push(`${where}: ignored because it is empty; a work spec has at least the key min_gb`);
     return;
   }
   if (!isMapping(group)) {
@@ -164,7 +164,7 @@ function neither(entry: Record<string, unknown>, at: readonly string[], document
   const hints = Object.keys(entry).map((one) => nearest(one, Object.keys(workSpecKeys)));
   const meant = hints.find((one) => one !== null);
   const hint = meant === undefined ? "" : `; did you mean ${meant}?`;
-  return `${document.where([...at, key])}: ${at.join(".")}: neither a work spec, for it has no min_gb, nor a group, for ${key} is no mapping${hint}`;
+  return `${document.where([...at, key])}: ${at.join(".")}: not a work spec, because it has no min_gb, and not a group, because ${key} is not a mapping${hint}`;
 }
 
 function readSpec(
@@ -179,7 +179,7 @@ function readSpec(
   const { name: given = null, ...rest } = checkEntry(entry, at, document, findings);
   if (given !== null && given !== name)
     findings.warnings.push(
-      `${document.where([...at, "name"])}: ${at.join(".")}.name: ignored; here the name is ${name}`,
+      `${document.where([...at, "name"])}: ${at.join(".")}.name: ignored; the name comes from the flow: ${name}`,
     );
   return {
     name,
@@ -194,7 +194,8 @@ function checkChains(specs: readonly FlowSpec[], { wrong }: Findings): void {
   for (const spec of specs) {
     const twin = seen.get(spec.name);
     // possible when a.b: {…} stands beside a: {b: {…}}
-    if (twin !== undefined) wrong.push(`${spec.where}: ${spec.name} is given twice, before at ${twin.where}`);
+    if (twin !== undefined)
+      wrong.push(`${spec.where}: ${spec.name} is defined twice, first at ${twin.where}`);
     seen.set(spec.name, spec);
   }
 }

@@ -131,9 +131,9 @@ function checkChains(
     if (next === "" || names.has(next)) continue;
     if (!stored.has(next)) {
       const hint = didYouMean(next, [...names, ...stored.keys()]);
-      wrong.push(`${spec.thenWhere}: there is no work spec ${next}, in this file or stored${hint}`);
+      wrong.push(`${spec.thenWhere}: no such work spec ${next}, neither in this file nor stored${hint}`);
     } else if (prune)
-      wrong.push(`${spec.thenWhere}: ${next} is not in this file, and pruning would delete it`);
+      wrong.push(`${spec.thenWhere}: ${next} is not in this file, so --prune would delete it`);
   }
   if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
 }

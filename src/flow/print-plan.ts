@@ -7,7 +7,7 @@ export function printPlan(plan: FlowPlan, { prune = false }: FlowOptions = {}): 
   const lines = plan.specs.flatMap(({ name, kind, differences, resets }) => [
     { new: `+ ${printable(name)}`, changed: `~ ${printable(name)}`, same: `= ${printable(name)}` }[kind],
     ...differences.map((one) => `    ${printDifference(one)}`),
-    ...resets.map((one) => `    ${printDifference(one)} (set by hand; --keep-meta keeps it)`),
+    ...resets.map((one) => `    ${printDifference(one)} (was set by hand; use --keep-meta to keep it)`),
   ]);
   lines.push(...plan.limits.map(({ name }) => `~ limit ${printable(name)}`));
   return [...lines, ...plan.vanished.map((spec) => printVanished(spec, prune))];
@@ -16,7 +16,7 @@ export function printPlan(plan: FlowPlan, { prune = false }: FlowOptions = {}): 
 export function printVanished({ name, counts }: VanishedSpec, prune: boolean): string {
   const units = counts === null ? 0 : Object.values(counts).reduce((sum, count) => sum + count, 0);
   const held = `${units.toLocaleString("en")} ${units === 1 ? "unit" : "units"}`;
-  const fate = prune ? "deleted, with" : "not in the file, and kept, with";
+  const fate = prune ? "deleted with" : "not in the file; kept with";
   return `- ${printable(name)}: ${fate} ${held}`;
 }
 

@@ -22,7 +22,7 @@ export function flowSchema(): Record<string, unknown> {
         },
       },
       yakonfig_modules: {
-        description: "Names of Python modules; accepted, and without a meaning here",
+        description: "Names of Python modules; accepted and ignored",
         type: "array",
         items: { type: "string" },
       },
@@ -60,7 +60,7 @@ export function specSchema(): Record<string, unknown> {
 
 function specDefinition(): Record<string, unknown> {
   return {
-    description: "A work spec. Unknown keys are kept and handed to workers",
+    description: "A work spec. Unknown keys are kept and passed to workers",
     type: "object",
     properties: propertiesOf(workSpecKeys),
   };

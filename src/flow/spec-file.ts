@@ -12,13 +12,13 @@ export interface SpecFile {
 export function readSpecFile(document: YamlDocument): SpecFile {
   const { value, file } = document;
   if (!isMapping(value))
-    throw new ConfigError(`${file}: expected the keys of a work spec, got ${shown(value)}`);
+    throw new ConfigError(`${file}: expected a mapping with the keys of a work spec, got ${shown(value)}`);
   const findings: Findings = { wrong: [], warnings: [] };
   const data = checkEntry(value, [], document, findings);
   const { name } = data;
   if (typeof name === "string") checkSpecName(name, `${document.where(["name"])}: name`, findings);
   else if (!Object.hasOwn(value, "name")) {
-    const flow = Object.hasOwn(value, "flows") ? "; this is a flow file: coordinate flow takes it" : "";
+    const flow = Object.hasOwn(value, "flows") ? "; this is a flow file: use coordinate flow" : "";
     findings.wrong.push(`${file}: a work spec must have a name${flow}`);
   }
   if (findings.wrong.length > 0) throw new ConfigError(findings.wrong.join("\n"));

@@ -255,7 +255,7 @@ describe("going on after an interruption", () => {
     const broken = readFileSync(file, "utf8");
     writeFileSync(file, broken.replace('"u3"', '"other"'));
     await expect(run({ journal: again() })).rejects.toThrow(
-      "its first 44 lines or records are not those that were loaded before",
+      "its first 44 lines or records differ from those of the earlier load",
     );
     writeFileSync(file, '"u0"\n');
     await expect(run({ journal: again() })).rejects.toThrow(BulkError);
@@ -297,7 +297,7 @@ describe("going on after an interruption", () => {
   test("a file that is no journal is refused, none is none", () => {
     const other = path.join(directory, "other");
     writeFileSync(other, "hello\n");
-    expect(() => Journal.read(other)).toThrow("this is no journal of a load");
+    expect(() => Journal.read(other)).toThrow("not a journal of a load");
     expect(Journal.read(path.join(directory, "nothing"))).toBeNull();
   });
 

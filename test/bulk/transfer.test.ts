@@ -131,7 +131,7 @@ describe("export and import", () => {
     await furnish(coordinate);
     const text = await exported(coordinate);
     await expect(imported(coordinate, text)).rejects.toThrow(
-      "x.jsonl:2: there is a work spec first already; --merge",
+      "x.jsonl:2: work spec first already exists; use --merge",
     );
     await imported(coordinate, text, {}, "copy");
     expect(await everything(coordinate, "copy")).toEqual(await everything(coordinate));
@@ -173,7 +173,7 @@ describe("export and import", () => {
     const text = await exported(from);
     const cut = text.slice(0, text.lastIndexOf('{"kind":"end"'));
     const to = memory();
-    await expect(imported(to, cut)).rejects.toThrow("cut off, for its last line is missing");
+    await expect(imported(to, cut)).rejects.toThrow("the input is incomplete, its last line is missing");
     expect((await to.getWorkSpecs("ns", ["first"]))[0]?.meta).toMatchObject({
       paused: true,
       nextWorkSpecName: "",
@@ -183,28 +183,28 @@ describe("export and import", () => {
   });
 
   test.each([
-    ["", "x.jsonl: empty"],
-    ['{"kind":"spec"}\n', "x.jsonl:1: expected what export writes"],
-    ['{"kind":"export","version":9}\n', "x.jsonl:1: version 9 is not known; 1 is"],
+    ["", "x.jsonl: the input is empty"],
+    ['{"kind":"spec"}\n', "x.jsonl:1: expected a file written by export"],
+    ['{"kind":"export","version":9}\n', "x.jsonl:1: unknown version 9; expected 1"],
     ['{"kind":"export","version":1}\nnonsense\n', "x.jsonl:2: Bad argument JSON: is malformed"],
     ['{"kind":"export","version":1}\n[1]\n', "x.jsonl:2: expected an object"],
-    ['{"kind":"export","version":1}\n{"kind":"weather"}\n', "x.jsonl:2: kind weather is not known"],
+    ['{"kind":"export","version":1}\n{"kind":"weather"}\n', "x.jsonl:2: unknown kind weather"],
     [
       '{"kind":"export","version":1}\n{"kind":"spec","name":"s"}\n',
       "x.jsonl:2: expected name, data and meta",
     ],
     [
       '{"kind":"export","version":1}\n{"kind":"unit","spec":"s","name":"u","status":"available","data":null}\n',
-      "does not come before its units",
+      "must come before its units",
     ],
-    ['{"kind":"export","version":1}\n{"kind":"end","units":3}\n', "0 units came, and there were 3"],
+    ['{"kind":"export","version":1}\n{"kind":"end","units":3}\n', "expected 3 units, got 0"],
     [
       '{"kind":"export","version":1}\n{"kind":"end","units":0}\n{"kind":"end","units":0}\n',
-      "x.jsonl:3: there is more after the end",
+      "x.jsonl:3: unexpected line after the end of the export",
     ],
     [
       '{"kind":"export","version":1}\n{"kind":"spec","name":"s","data":{"name":"s"},"meta":{}}\n{"kind":"unit","spec":"s","name":"u","status":"blocked","data":null,"dependencies":[{"workSpec":"s","workUnit":"v","kind":"hard"}]}\n{"kind":"end","units":1}\n',
-      "x.jsonl:3: u waits for a unit that is not there",
+      "x.jsonl:3: u depends on a unit that does not exist",
     ],
   ])("%.60j is refused", async (text, message) => {
     await expect(imported(memory(), text)).rejects.toThrow(message);

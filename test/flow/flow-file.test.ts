@@ -69,16 +69,16 @@ yakonfig_modules: [yakonfig, coordinate]
   test.each([
     ["", "flow.yaml: expected a mapping with the key flows"],
     ["- a", "flow.yaml: expected a mapping with the key flows"],
-    ["flow: {}", "flow.yaml: expected a mapping with the key flows, and there is flow"],
+    ["flow: {}", "flow.yaml: expected a mapping with the key flows, got flow"],
     ["flows: 3", "flow.yaml:1: flows: expected work specs by name, got 3"],
     ["flows:\n  a: 3", "flow.yaml:2: flows.a: expected work specs by name, got 3"],
     [
       "flows:\n  a:\n    min_bg: 1\n    x: 2",
-      "flow.yaml:3: flows.a: neither a work spec, for it has no min_gb, nor a group, for min_bg is no mapping; did you mean min_gb?",
+      "flow.yaml:3: flows.a: not a work spec, because it has no min_gb, and not a group, because min_bg is not a mapping; did you mean min_gb?",
     ],
     [
       "flows:\n  a.b: {min_gb: 1}\n  a:\n    b: {min_gb: 1}",
-      "flow.yaml:4: a.b is given twice, before at flow.yaml:2",
+      "flow.yaml:4: a.b is defined twice, first at flow.yaml:2",
     ],
     [
       "flows: {a: {min_gb: 1}}\nyakonfig_modules: x",
@@ -111,9 +111,9 @@ yakonfig_module: []
       "flow.yaml:6: modules: not a known key",
       "flow.yaml:7: yakonfig_module: not a known key; did you mean yakonfig_modules?",
       "flow.yaml:3: flows.a.wieght: not a known key; did you mean weight?",
-      "flow.yaml:3: flows.a.name: ignored; here the name is a",
-      "flow.yaml:4: flows.empty: empty, and ignored; a work spec has at least min_gb",
-      "flow.yaml:5: flows.nothing: empty, and ignored; a work spec has at least min_gb",
+      "flow.yaml:3: flows.a.name: ignored; the name comes from the flow: a",
+      "flow.yaml:4: flows.empty: ignored because it is empty; a work spec has at least the key min_gb",
+      "flow.yaml:5: flows.nothing: ignored because it is empty; a work spec has at least the key min_gb",
     ]);
     expect(specs[0]?.data).toEqual({ name: "a", min_gb: 1, wieght: 3, url: "kept" });
   });
@@ -157,9 +157,9 @@ describe("files of one work spec", () => {
   });
 
   test.each([
-    ["", "spec.yaml: expected the keys of a work spec, got null"],
+    ["", "spec.yaml: expected a mapping with the keys of a work spec, got null"],
     ["min_gb: 1", "spec.yaml: a work spec must have a name"],
-    ["flows: {a: {min_gb: 1}}", "this is a flow file: coordinate flow takes it"],
+    ["flows: {a: {min_gb: 1}}", "this is a flow file: use coordinate flow"],
     ["name: 3", "spec.yaml:1: name: expected a string, got 3"],
     ["name: a\nweight: x", 'spec.yaml:2: weight: expected a number, got "x"'],
   ])("%j", (text, message) => {

@@ -60,8 +60,8 @@ describe("plans", () => {
       "    config.db.port: 1 -> 2",
       '    config.db.password: "***" -> "***"',
       "    config.db.list: + [1,2]",
-      "    weight: 3 -> 20 (set by hand; --keep-meta keeps it)",
-      "    paused: true -> false (set by hand; --keep-meta keeps it)",
+      "    weight: 3 -> 20 (was set by hand; use --keep-meta to keep it)",
+      "    paused: true -> false (was set by hand; use --keep-meta to keep it)",
       "= b",
     ]);
     expect(await ns.workSpec("a").meta()).toMatchObject({ weight: 20, paused: false });
@@ -89,12 +89,12 @@ describe("plans", () => {
     await ns.workSpec("b").addWorkUnits([{ name: "u" }, { name: "v" }]);
     expect(await put(coordinate, "flows:\n  a: {min_gb: 1}\n")).toEqual([
       "= a",
-      "- b: not in the file, and kept, with 2 units",
+      "- b: not in the file; kept with 2 units",
     ]);
     expect((await coordinate.verbs.listWorkSpecs("ns")).rows).toHaveLength(2);
     expect(await put(coordinate, "flows:\n  a: {min_gb: 1}\n", { prune: true })).toEqual([
       "= a",
-      "- b: deleted, with 2 units",
+      "- b: deleted with 2 units",
     ]);
     expect((await coordinate.verbs.listWorkSpecs("ns")).rows.map(({ name }) => name)).toEqual(["a"]);
   });
@@ -103,7 +103,7 @@ describe("plans", () => {
     const coordinate = setup();
     const chained = "flows:\n  first: {min_gb: 1, then: seccond}\n  second: {min_gb: 1}\n";
     await expect(put(coordinate, chained)).rejects.toThrow(
-      "flow.yaml:2: flows.first.then: there is no work spec seccond, in this file or stored; did you mean second?",
+      "flow.yaml:2: flows.first.then: no such work spec seccond, neither in this file nor stored; did you mean second?",
     );
     expect((await coordinate.verbs.listWorkSpecs("ns")).rows).toEqual([]);
     expect(chainsOutOfFile(flow(chained))).toEqual([
@@ -112,7 +112,7 @@ describe("plans", () => {
     await put(coordinate, "flows:\n  second: {min_gb: 1}\n");
     const elsewhere = "flows:\n  first: {min_gb: 1, then: second}\n";
     await put(coordinate, elsewhere);
-    await expect(put(coordinate, elsewhere, { prune: true })).rejects.toThrow("pruning would delete it");
+    await expect(put(coordinate, elsewhere, { prune: true })).rejects.toThrow("so --prune would delete it");
     expect((await coordinate.verbs.listWorkSpecs("ns")).rows).toHaveLength(2);
   });
 
