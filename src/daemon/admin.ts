@@ -115,17 +115,17 @@ export function adminRoutes({ tokensFile, auditFile }: AdminSources): Route[] {
       id: "token.revoke",
       method: "DELETE",
       path: "/v1/tokens/{token}",
-      summary: "Revokes a token; the last that may do everything stays. Needs scope admin in all namespaces.",
+      summary:
+        "Revokes a token, except the last one with scope admin in all namespaces. Needs scope admin in all namespaces.",
       handle: async (call) => {
         const id = call.param("token");
         const tokens = listTokens(tokensFile);
-        if (!tokens.some((token) => token.id === id))
-          throw new HttpError("not_found", `There is no token ${id}`);
+        if (!tokens.some((token) => token.id === id)) throw new HttpError("not_found", `No such token ${id}`);
         // without it, no one could administer tokens over the network, and without any token the daemon would be open
         if (!tokens.some((token) => token.id !== id && mayAll(token, Date.now())))
           throw new HttpError(
             "forbidden",
-            "The last token with scope admin in all namespaces is revoked at the terminal",
+            "The last token with scope admin in all namespaces can only be revoked with coordinate token revoke",
           );
         revokeToken(tokensFile, id);
         return "{}";
@@ -137,10 +137,10 @@ export function adminRoutes({ tokensFile, auditFile }: AdminSources): Route[] {
       method: "GET",
       path: "/v1/audit",
       summary:
-        "Who changed what, and who was refused, the newest first. Needs scope admin in all namespaces.",
+        "The audit log: changes and refused requests, newest first. Needs scope admin in all namespaces.",
       query: {
-        limit: shape.text({ description: `Lines at most, up to ${maxLines}; 200 if not given` }),
-        before: shape.text({ description: "The `next` of the page before" }),
+        limit: shape.text({ description: `Maximum number of lines, up to ${maxLines}; default 200` }),
+        before: shape.text({ description: "The `next` of the previous page" }),
       },
       answer: shape.object<AuditPage>({ rows: shape.list(auditRow), next: shape.nullable(shape.text()) }),
       handle: async (call) => {

@@ -96,7 +96,9 @@ export async function openBackend(config: BackendConfig, clock: ManualClock | nu
   const scheme = /^[a-z]+:/.exec(address)?.[0] ?? "memory:";
   const open = address === "memory" ? openMemory : backends[scheme];
   if (open === undefined) {
-    throw new ConfigError(`--backend ${scheme}… is not known; there are ${Object.keys(backends).join(", ")}`);
+    throw new ConfigError(
+      `--backend ${scheme}…: unknown store; expected one of ${Object.keys(backends).join(", ")}`,
+    );
   }
   const kind = address === "memory" ? "memory" : scheme.replace(/(?:(?<=postgres)ql|(?<=http)s)?:$/, "");
   return { ...(await open(address, config, clock)), kind };

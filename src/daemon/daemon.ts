@@ -120,7 +120,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
           events.add(ns, { type: "swept", verb: "sweep", time: clock.now(), items: () => [counts] });
       }
     },
-    onError: (error) => log.error({ err: error }, "housekeeping failed; it is tried again"),
+    onError: (error) => log.error({ err: error }, "housekeeping failed and will be retried"),
   });
 
   const large = new LargeRequests();
@@ -210,20 +210,22 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
   if (rpc !== null && !tokens.isEmpty && !distinguished)
     log.warn(
       { cborrpc: rpc.address },
-      "CBOR-RPC asks for no tokens: whoever can connect to it may do everything; see --cborrpc-tokens, --cborrpc-allow and --tls-client-ca",
+      "CBOR-RPC requires no tokens: anyone who can connect has full access; see --cborrpc-tokens, --cborrpc-allow and --tls-client-ca",
     );
   housekeeping.start();
   undo.push(() => housekeeping.stop());
   const upkeep = setInterval(() => {
     backend
       .upkeep?.()
-      .catch((error: unknown) => log.warn({ err: error }, "upkeep of the store failed; it is tried again"));
+      .catch((error: unknown) =>
+        log.warn({ err: error }, "maintenance of the store failed and will be retried"),
+      );
   }, 60_000);
   undo.push(async () => clearInterval(upkeep));
 
   let stopped: Promise<void> | undefined;
   const stop = async (): Promise<void> => {
-    log.info("stopping: no more connections; requests that were accepted are answered");
+    log.info("stopping: no new connections are accepted; open requests are answered");
     stopping.abort();
     await Promise.all([...listeners.map((listener) => listener.stop(config.graceMs)), rpc?.close()]);
     for (const step of undo.reverse()) await step();
@@ -273,7 +275,7 @@ async function listenRpc(
     ...(audit !== null && { watch: audit.watch.bind(audit) }),
     onBug: (error, method) => log.error({ method, err: error }, "a CBOR-RPC request failed: this is a bug"),
     onMalformed: (error) =>
-      log.warn({ reason: error.message }, "a CBOR-RPC connection sent no message and was closed"),
+      log.warn({ reason: error.message }, "closed a CBOR-RPC connection that sent no message"),
   });
   return listening.catch((error: unknown) => {
     if (error instanceof CoordinateError && error.code === "bad_argument")
@@ -347,7 +349,7 @@ function checkExposure(
   tokens: TokenAccess,
 ): void {
   if ((config.tlsCert === "") !== (config.tlsKey === ""))
-    throw new ConfigError("--tls-cert and --tls-key go together");
+    throw new ConfigError("--tls-cert and --tls-key must be used together");
   if (config.tlsClientCa !== "" && config.tlsCert === "")
     throw new ConfigError("--tls-client-ca needs --tls-cert");
   if (config.cborrpc !== "") checkRpcExposure(config, tokens);
@@ -360,7 +362,7 @@ function checkExposure(
   if (missing.length === 0) return;
   const where = exposed.map(addressText).join(", ");
   throw new ConfigError(
-    `--http ${where} can be reached by others: that needs ${missing.join(", and ")}; or --insecure`,
+    `--http ${where} is reachable from other machines: this needs ${missing.join(", and ")}; or --insecure`,
   );
 }
 
@@ -372,7 +374,7 @@ function checkRpcExposure(config: Config, tokens: TokenAccess): void {
   const distinguished = config.tlsClientCa !== "" || (config.cborrpcTokens && !tokens.isEmpty);
   if (isLoopback(host) || config.insecure || (config.cborrpcTls && distinguished)) return;
   throw new ConfigError(
-    `--cborrpc ${config.cborrpc} can be reached by others: that needs --cborrpc-tls, and --tls-client-ca or --cborrpc-tokens with tokens (coordinate token create); or --insecure`,
+    `--cborrpc ${config.cborrpc} is reachable from other machines: this needs --cborrpc-tls, and --tls-client-ca or --cborrpc-tokens with tokens (coordinate token create); or --insecure`,
   );
 }
 
@@ -389,12 +391,12 @@ function readTls(config: Config): NonNullable<ListenOptions["tls"]> | null {
   };
   const cert = read("--tls-cert", config.tlsCert);
   const key = read("--tls-key", config.tlsKey);
-  checkPem(`--tls-cert ${config.tlsCert}: not a certificate in PEM form`, { cert });
-  checkPem(`--tls-key ${config.tlsKey}: not a private key in PEM form, or one with a passphrase`, { key });
+  checkPem(`--tls-cert ${config.tlsCert}: not a certificate in PEM format`, { cert });
+  checkPem(`--tls-key ${config.tlsKey}: not a private key in PEM format, or one with a passphrase`, { key });
   checkPem(`--tls-key ${config.tlsKey}: not the key of the certificate ${config.tlsCert}`, { cert, key });
   if (config.tlsClientCa === "") return { cert, key };
   const ca = read("--tls-client-ca", config.tlsClientCa);
-  checkPem(`--tls-client-ca ${config.tlsClientCa}: not a certificate in PEM form`, { ca });
+  checkPem(`--tls-client-ca ${config.tlsClientCa}: not a certificate in PEM format`, { ca });
   return { cert, key, ca, requestCert: true, rejectUnauthorized: true };
 }
 
@@ -432,12 +434,12 @@ function healthRoutes(coordinate: Coordinate, stopping: AbortSignal): Route[] {
   return [
     route("healthz", "GET", "/healthz", {
       scope: "open",
-      summary: "The process answers.",
+      summary: "Answers while the process is alive.",
       handle: async () => '{"status":"ok"}',
     }),
     route("readyz", "GET", "/readyz", {
       scope: "open",
-      summary: "The store answers, and the daemon is not about to stop.",
+      summary: "Answers while the store is available and the daemon is not stopping.",
       handle: async () => {
         if (stopping.aborted) throw new HttpError("stopping", "The daemon is stopping");
         await within(2000, coordinate.getNamespace(""));
@@ -473,8 +475,7 @@ const metricsRoute = (metrics: Metrics): Route =>
 const configRoute = (config: Config): Route =>
   route("config", "GET", "/config", {
     scope: "admin",
-    summary:
-      "The settings that the daemon runs with; secrets are stars. Needs scope admin in all namespaces.",
+    summary: "The settings of the daemon, with secrets masked. Needs scope admin in all namespaces.",
     handle: async () => JSON.stringify(starred(config)),
   });
 
@@ -493,23 +494,24 @@ function clockRoutes(clock: ManualClock, housekeeping: Housekeeping): Route[] {
   return [
     route("clock", "GET", "/clock", {
       scope: "read",
-      summary: "What time it is here.",
+      summary: "The time of the daemon's clock.",
       answer: now,
       handle: async () => JSON.stringify({ now: clock.now() }),
     }),
     route("clock.advance", "POST", "/clock", {
       scope: "admin",
-      summary: "Moves time on, and does the housekeeping that is due then, unless told not to.",
+      summary: "Advances the clock and runs the housekeeping that is then due.",
       body: shape.input<{ ms: number; housekeeping?: boolean }>({
         ms: { type: "number", minimum: 0, maximum: 1e14 },
         housekeeping: shape.maybe(
-          shape.boolean("False: what is due stays as it is until somebody looks at it"),
+          shape.boolean("False: run no housekeeping; what is due takes effect when it is read"),
         ),
       }),
       answer: now,
       handle: async (call) => {
         const next = clock.now() + (call.body.ms as number);
-        if (next > 8e15) throw new CoordinateError("bad_argument", "ms: there is no such time");
+        if (next > 8e15)
+          throw new CoordinateError("bad_argument", "ms: the time would be too far in the future");
         clock.set(next);
         if (call.body.housekeeping !== false) await housekeeping.once();
         return JSON.stringify({ now: clock.now() });

@@ -121,7 +121,7 @@ export function sessionRoute(sources: SessionSources): Route {
     path: "/v1/session",
     scope: "listed",
     family: "daemon",
-    summary: "What the caller may do in a namespace and in all, and which daemon this is.",
+    summary: "The caller's rights in a namespace and in all namespaces, and facts about this daemon.",
     query: { namespace: shape.text({ description: "A namespace, encoded as in paths" }) },
     answer: shape.object<Session>({
       version: shape.text(),
@@ -130,7 +130,7 @@ export function sessionRoute(sources: SessionSources): Route {
       }),
       started: shape.number(),
       now: shape.number(),
-      secured: shape.boolean("Whether tokens are asked for"),
+      secured: shape.boolean("Whether tokens are required"),
       token: shape.text({ description: "The id of the caller's token; empty without one" }),
       scopes: shape.list(shape.oneOf(scopes)),
       everywhere: shape.list(shape.oneOf(scopes)),

@@ -88,7 +88,7 @@ const file = (path: string, type: string, text: string): Route => ({
   path,
   scope: "open",
   family: "daemon",
-  summary: "A file of the page about the interface.",
+  summary: "A file of the API documentation page.",
   answerType: type,
   handle: async () => text,
 });

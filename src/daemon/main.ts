@@ -38,8 +38,10 @@ export async function runDaemon(
   log.info({ urls: daemon.urls, clock: config.clock }, "started");
   const systemd = systemdNotifier(env, log);
   systemd.ready();
-  process.on("uncaughtException", (error) => log.error({ err: error }, "uncaught: this is a bug"));
-  process.on("unhandledRejection", (error) => log.error({ err: error }, "unhandled: this is a bug"));
+  process.on("uncaughtException", (error) => log.error({ err: error }, "uncaught exception: this is a bug"));
+  process.on("unhandledRejection", (error) =>
+    log.error({ err: error }, "unhandled promise rejection: this is a bug"),
+  );
   await new Promise<void>((resolve) => {
     let first = 0;
     for (const signal of ["SIGTERM", "SIGINT"] as const) {

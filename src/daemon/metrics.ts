@@ -124,13 +124,13 @@ export class Metrics {
     this.#requests = new FastHistogram(
       this.#registry,
       "coordinate_http_request_seconds",
-      "Seconds until a request was answered, long polls included",
+      "Duration of requests in seconds, including long polls",
       ["route", "status"],
     );
     this.#verbs = new FastHistogram(
       this.#registry,
       "coordinate_verb_seconds",
-      "Seconds that the store and the engine took for a verb; waits for work are left out",
+      "Time of the store and the engine per verb in seconds, without waiting for work",
       ["verb"],
     );
     this.#errors = counter("coordinate_verb_errors_total", "Verbs that were refused or failed", [
@@ -138,18 +138,20 @@ export class Metrics {
       "code",
     ]);
     this.#added = counter("coordinate_work_units_added_total", "Work units added");
-    this.#claimed = counter("coordinate_attempts_claimed_total", "Attempts handed out");
+    this.#claimed = counter("coordinate_attempts_claimed_total", "Attempts claimed by workers");
     this.#settled = counter(
       "coordinate_attempts_settled_total",
-      "Attempts settled or renewed, by the status they got",
+      "Attempts settled or renewed, by resulting status",
       ["status"],
     );
-    this.#swept = counter("coordinate_swept_total", "What housekeeping found: expired leases and the like", [
-      "what",
-    ]);
+    this.#swept = counter(
+      "coordinate_swept_total",
+      "Objects handled by housekeeping, such as expired leases",
+      ["what"],
+    );
     this.#breakers = counter(
       "coordinate_breaker_changes_total",
-      "How often breakers of work specs tripped and closed through this daemon",
+      "Breakers of work specs that tripped or closed in this daemon",
       ["what"],
     );
   }
@@ -189,7 +191,7 @@ export class Metrics {
     });
     new Gauge({
       name: "coordinate_queue_age_seconds",
-      help: "How long an available work unit has waited at least, the longest that was found",
+      help: "Age of the longest waiting available work unit, at least",
       labelNames: ["namespace", "work_spec"],
       registers,
       async collect() {
@@ -202,7 +204,7 @@ export class Metrics {
     });
     new Gauge({
       name: "coordinate_breaker_tripped",
-      help: "1 for each work spec that its breaker holds back",
+      help: "1 for each work spec whose breaker is tripped",
       labelNames: ["namespace", "work_spec"],
       registers,
       async collect() {
@@ -214,7 +216,7 @@ export class Metrics {
     });
     new Counter({
       name: "coordinate_late_work_units_total",
-      help: "Work units that were late through this daemon: they went first from then on, or failed",
+      help: "Work units that missed their deadline in this daemon: they were moved to the front, or failed",
       registers,
       collect() {
         this.reset();
@@ -223,7 +225,7 @@ export class Metrics {
     });
     new Gauge({
       name: "coordinate_waiting_requests",
-      help: "Requests that wait: for work, for messages, or for work units to end",
+      help: "Requests waiting for work, for messages or for work units to end",
       registers,
       collect() {
         this.set(waiting());
@@ -231,7 +233,7 @@ export class Metrics {
     });
     new Gauge({
       name: "coordinate_event_watchers",
-      help: "Open streams of events",
+      help: "Open event streams",
       registers,
       collect() {
         this.set(watchers());

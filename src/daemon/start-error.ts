@@ -23,42 +23,42 @@ interface Cause {
 /** Causes of failures to listen on an address. */
 const listening: Readonly<Record<string, Cause>> = {
   EADDRINUSE: {
-    text: "another process listens there; stop it, or choose another address (a daemon may be running already: coordinate doctor)",
+    text: "another process uses this address; stop it, or choose another address (a daemon may already be running: see coordinate doctor)",
   },
   EADDRNOTAVAIL: {
-    text: "this machine has no such address; ip addr lists those that it has, and 0.0.0.0 is all of them",
+    text: "this machine has no such address; ip addr lists its addresses, and 0.0.0.0 means all of them",
   },
-  ENOTFOUND: { text: "there is no such host; give an address of this machine" },
-  EAI_AGAIN: { text: "the name of the host cannot be looked up; give an address of this machine" },
+  ENOTFOUND: { text: "no such host; use an address of this machine" },
+  EAI_AGAIN: { text: "the host name cannot be resolved; use an address of this machine" },
   EACCES: {
-    text: "this user may not listen there; choose a port above 1023, or a socket in a directory that exists and that this user may write",
+    text: "permission denied; choose a port above 1023, or a socket in a directory that this user can write to",
     exitCode: exitCodes.noPermission,
   },
-  ENOENT: { text: "there is no such directory; make it first" },
-  EINVAL: { text: "this is no path for a socket; it may have about 100 bytes" },
+  ENOENT: { text: "no such directory; create it first" },
+  EINVAL: { text: "not a valid socket path; it can have at most about 100 bytes" },
 };
 
 /** Causes of failures to open a file or a store. */
 const opening: Readonly<Record<string, Cause>> = {
   EACCES: {
-    text: "this user may not write there; run as the owner, or choose another place",
+    text: "permission denied; run as the owner, or choose another location",
     exitCode: exitCodes.noPermission,
   },
   EPERM: {
-    text: "this user may not write there; run as the owner, or choose another place",
+    text: "permission denied; run as the owner, or choose another location",
     exitCode: exitCodes.noPermission,
   },
-  EROFS: { text: "the file system is read-only; choose another place", exitCode: exitCodes.noPermission },
-  ENOENT: { text: "there is no such directory, and it cannot be made; choose another place" },
-  ENOTDIR: { text: "a part of the path is a file; choose another place" },
-  ENOSPC: { text: "no space is left; make room, or choose another place" },
-  ECONNREFUSED: { text: "no server answers there; start it, or correct the address" },
-  ENOTFOUND: { text: "there is no such host; correct the address" },
-  "28P01": { text: "the password is wrong for this user" },
-  "28000": { text: "this user may not connect; see pg_hba.conf of the server" },
-  "3D000": { text: "there is no such database; createdb makes one" },
+  EROFS: { text: "the file system is read-only; choose another location", exitCode: exitCodes.noPermission },
+  ENOENT: { text: "the directory does not exist and cannot be created; choose another location" },
+  ENOTDIR: { text: "part of the path is a file; choose another location" },
+  ENOSPC: { text: "no space left on the disk; free some space, or choose another location" },
+  ECONNREFUSED: { text: "connection refused; start the server, or correct the address" },
+  ENOTFOUND: { text: "no such host; correct the address" },
+  "28P01": { text: "wrong password for this user" },
+  "28000": { text: "this user is not allowed to connect; see pg_hba.conf on the server" },
+  "3D000": { text: "no such database; create it with createdb" },
   "42501": {
-    text: "this user may not create the tables; grant it CREATE on the database",
+    text: "this user is not allowed to create tables; grant it CREATE on the database",
     exitCode: exitCodes.noPermission,
   },
 };

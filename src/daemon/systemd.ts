@@ -19,7 +19,7 @@ export function systemdNotifier(env: Readonly<Record<string, string | undefined>
     const settings = { env: { PATH: env.PATH ?? "/usr/bin:/bin", NOTIFY_SOCKET: socket }, timeout: 10_000 };
     execFile("systemd-notify", words, settings, (error) => {
       if (error !== null)
-        log.warn({ err: error }, "systemd could not be told; the unit needs NotifyAccess=all");
+        log.warn({ err: error }, "could not notify systemd; the unit needs NotifyAccess=all");
     });
   };
   const everyMs = watchdogMs(env);

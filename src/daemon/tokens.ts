@@ -45,7 +45,7 @@ export function createToken(
   for (const { scopes: wanted } of given.grants) {
     for (const scope of wanted) if (!scopes.includes(scope)) throw new Error(`no such scope: ${scope}`);
   }
-  if (given.grants.length === 0) throw new Error("a token without grants opens nothing");
+  if (given.grants.length === 0) throw new Error("a token needs at least one grant");
   const id = [...randomBytes(12)].map((byte) => idLetters[byte % idLetters.length]).join("");
   const secret = randomBytes(32).toString("base64url");
   const row: TokenRow = {
@@ -76,7 +76,7 @@ function read(file: string): StoredToken[] {
   if (!existsSync(file)) return [];
   const mode = statSync(file).mode & 0o077;
   if (mode !== 0 && process.platform !== "win32") {
-    throw new ConfigError(`${file}: others may read or write this file; chmod 600 it`);
+    throw new ConfigError(`${file}: other users can read or write this file; run chmod 600 on it`);
   }
   const text = readFileSync(file, "utf8");
   let document: { version?: unknown; tokens?: unknown } | null;
@@ -86,7 +86,7 @@ function read(file: string): StoredToken[] {
     document = null;
   }
   if (document?.version !== 1 || !Array.isArray(document.tokens))
-    throw new ConfigError(`${file}: not a file of tokens; coordinate token create makes one`);
+    throw new ConfigError(`${file}: not a token file; create one with coordinate token create`);
   return document.tokens as StoredToken[];
 }
 

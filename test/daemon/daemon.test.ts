@@ -431,7 +431,7 @@ describe("the daemon", () => {
     expect(daemon.urls).toEqual([`unix:${socket}`]);
     expect(statSync(socket).mode & 0o777).toBe(0o600);
     expect(await clientOf(daemon).tally()).toEqual([]);
-    await expect(start({ socket })).rejects.toThrow(/another process listens/);
+    await expect(start({ socket })).rejects.toThrow(/another process uses this address/);
   });
 
   test("with a manual clock: time moves when told, and only then is there such a path", async () => {
@@ -501,7 +501,7 @@ describe("the daemon", () => {
       pino({ level: "warn" }, { write: (line: string) => void warned.push(line) }),
     );
     undo.push(() => daemon.stop());
-    expect(warned.join()).toContain("CBOR-RPC asks for no tokens");
+    expect(warned.join()).toContain("CBOR-RPC requires no tokens");
   });
 
   test("CBOR-RPC wants a token where that is switched on, with the scopes that it has over REST", async () => {
@@ -622,9 +622,9 @@ describe("the daemon", () => {
   test.each([
     [{ http: ["nonsense"] }, /HOST:PORT/],
     [{ http: ["127.0.0.1:99999"] }, /HOST:PORT/],
-    [{ backend: "mongodb://x" }, /not known/],
-    [{ tlsCert: "x" }, /go together/],
-    [{ tlsCert: "/nowhere", tlsKey: "/nowhere" }, /there is no such/],
+    [{ backend: "mongodb://x" }, /unknown store/],
+    [{ tlsCert: "x" }, /must be used together/],
+    [{ tlsCert: "/nowhere", tlsKey: "/nowhere" }, /no such file/],
     [{ cborrpc: "0.0.0.0:0" }, /insecure|loopback|machine/],
     [{ cborrpc: "nonsense" }, /--cborrpc.*HOST:PORT/],
     [{ cborrpc: "127.0.0.1:0", cborrpcTls: true }, /tls-cert/],

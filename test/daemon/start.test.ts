@@ -62,13 +62,13 @@ const failures: readonly [what: string, words: string[], code: number, line: Reg
     "a port in use",
     ["--backend", "memory:", "--http", "TAKEN"],
     69,
-    /^--http 127.*: another process listens there; stop it/,
+    /^--http 127.*: another process uses this address; stop it/,
   ],
   [
     "a port in use by CBOR-RPC",
     [...free, "--cborrpc", "TAKEN"],
     69,
-    /^--cborrpc 127.*: another process listens there/,
+    /^--cborrpc 127.*: another process uses this address/,
   ],
   [
     "an address of another machine",
@@ -80,13 +80,13 @@ const failures: readonly [what: string, words: string[], code: number, line: Reg
     "a socket where there is no directory",
     [...free, "--socket", "PLACE/none/x"],
     77,
-    /^--socket .*none\/x: this user may not listen there/,
+    /^--socket .*none\/x: permission denied/,
   ],
   [
     "CBOR-RPC for other machines",
     [...free, "--cborrpc", "0.0.0.0:0"],
     78,
-    /^--cborrpc 0\.0\.0\.0:0 can be reached by others: that needs --cborrpc-tls, and --tls-client-ca or --cborrpc-tokens with tokens .*; or --insecure/,
+    /^--cborrpc 0\.0\.0\.0:0 is reachable from other machines: this needs --cborrpc-tls, and --tls-client-ca or --cborrpc-tokens with tokens .*; or --insecure/,
   ],
   [
     "a store that is no database",
@@ -98,31 +98,31 @@ const failures: readonly [what: string, words: string[], code: number, line: Reg
     "a directory that cannot be made",
     ["--data-dir", "/proc/nowhere", "--http", "127.0.0.1:0"],
     69,
-    /^--data-dir \/proc\/nowhere: there is no such directory, and it cannot be made/,
+    /^--data-dir \/proc\/nowhere: the directory does not exist and cannot be created/,
   ],
   [
     "no PostgreSQL",
     ["--backend", "postgres://me:secret@127.0.0.1:1/x", "--http", "127.0.0.1:0"],
     69,
-    /^--backend postgres:\/\/me:\*\*\*@127\.0\.0\.1:1\/x: no server answers there/,
+    /^--backend postgres:\/\/me:\*\*\*@127\.0\.0\.1:1\/x: connection refused/,
   ],
   [
     "no daemon behind",
     ["--backend", "http://127.0.0.1:1", "--http", "127.0.0.1:0"],
     69,
-    /no server answers there/,
+    /connection refused/,
   ],
   [
     "no certificate",
     [...free, "--tls-cert", "PLACE/none", "--tls-key", "PLACE/one.key"],
     78,
-    /^--tls-cert .*none: there is no such file/,
+    /^--tls-cert .*none: no such file/,
   ],
   [
     "a certificate that is none",
     [...free, "--tls-cert", "PLACE/text", "--tls-key", "PLACE/one.key"],
     78,
-    /^--tls-cert .*text: not a certificate in PEM form/,
+    /^--tls-cert .*text: not a certificate in PEM format/,
   ],
   [
     "a key that is none",
@@ -142,14 +142,14 @@ const failures: readonly [what: string, words: string[], code: number, line: Reg
     78,
     /^--tls-client-ca .*text: not a certificate/,
   ],
-  ["tokens that are none", [...free, "--tokens", "PLACE/text"], 78, /text: not a file of tokens/],
+  ["tokens that are none", [...free, "--tokens", "PLACE/text"], 78, /text: not a token file/],
   [
     "a process id that cannot be written",
     [...free, "--pid", "PLACE/none/pid"],
     69,
-    /^--pid .*none\/pid: there is no such directory/,
+    /^--pid .*none\/pid: the directory does not exist and cannot be created/,
   ],
-  ["CBOR-RPC said twice", [...free, "--cborrpc", "127.0.0.1:0", "--port", "0"], 78, /give one of them/],
+  ["CBOR-RPC said twice", [...free, "--cborrpc", "127.0.0.1:0", "--port", "0"], 78, /use only one of them/],
 ];
 
 describe("what keeps a daemon from starting", () => {
@@ -177,7 +177,7 @@ describe("what keeps a daemon from starting", () => {
     const second = await start(words);
     expect([await second.ended, second.output()]).toEqual([
       69,
-      expect.stringMatching(/--socket .*live: another process listens there.*\n$/),
+      expect.stringMatching(/--socket .*live: another process uses this address.*\n$/),
     ]);
   });
 });
@@ -204,7 +204,7 @@ describe("as the Python daemon was started", () => {
     ]);
     expect(output()).toMatch(/^warning: --snapshot-dir: has no effect here; --backend sqlite:PATH/m);
     expect(output()).toMatch(
-      /^warning: .*python\.yaml:2: coordinate\.server: has no effect here; say daemon\.cborrpc/m,
+      /^warning: .*python\.yaml:2: coordinate\.server: has no effect here; use daemon\.cborrpc/m,
     );
     expect(output()).toMatch(/^warning: .*python\.yaml:3: coordinate\.job_queue: has no effect here/m);
     // each address is printed on a separate line, and the first before the second

@@ -584,7 +584,7 @@ describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
       .getByRole("button", { name: "Revoke…" })
       .click();
     await page.locator("dialog[open]").getByRole("button", { name: "Revoke admin" }).click();
-    await page.getByRole("alert").getByText("is revoked at the terminal").waitFor();
+    await page.getByRole("alert").getByText("can only be revoked with coordinate token revoke").waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("link", { name: "Audit log" }).click();
     const log = page.getByRole("region", { name: "Audit log" });
