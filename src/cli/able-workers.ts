@@ -70,7 +70,7 @@ function whyNot(
   if (asks === null) return "";
   const rank = (one: Explained | undefined): number => workerRules.indexOf(one?.excluded ?? "");
   const told = asks.map(answer);
-  if (told.length === 0) return "it asks for nothing";
+  if (told.length === 0) return "it claims no work";
   if (told.some((one) => rank(one) < 0)) return "";
   const [best] = told.sort((a, b) => rank(b) - rank(a));
   const shown = best?.excluded === "other_runtime" ? answer(allRuntimes(asks)) : best;

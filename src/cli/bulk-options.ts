@@ -46,29 +46,29 @@ export interface BulkOptions {
 export function defineBulk(command: Command): Command {
   return command
     .option("-u, --work-units <file>", "file of units, - for standard input; .gz and .zst are decompressed")
-    .option("--format <format>", `${formats.join(", ")}; found out where not given`)
+    .option("--format <format>", `${formats.join(", ")}; detected if not given`)
     .option(
       "--column <target=column>",
-      "CSV and lines of JSON: name, priority, delay or data.KEY = COLUMN[:TYPE]; repeat",
+      "CSV and lines of JSON: name, priority, delay or data.KEY = COLUMN[:TYPE]; may be repeated",
       repeated,
     )
-    .option("--delimiter <text>", "CSV: what stands between fields, a comma; tab is \\t")
-    .option("--no-header", "CSV: the first record is a unit; columns are numbered from 1")
-    .option("--batch <n>", "units in one request; 1000")
-    .option("--in-flight <n>", "requests on their way at once; 4")
-    .option("--keep-going", "go on after bad lines, and tell which they were")
+    .option("--delimiter <text>", "CSV: field separator, \\t for a tab (default: a comma)")
+    .option("--no-header", "CSV: the first record is a unit, not a header; columns are numbered from 1")
+    .option("--batch <n>", "units per request (default: 1000)")
+    .option("--in-flight <n>", "concurrent requests (default: 4)")
+    .option("--keep-going", "skip bad lines and report them")
     .option(
       "--on-conflict <policy>",
-      `what becomes of a unit that exists: ${conflictPolicies.join(", ")}; update if not given`,
+      `what to do with a unit that exists: ${conflictPolicies.join(", ")} (default: update)`,
     )
-    .option("--resume", "go on where an earlier load of this input stopped")
-    .option("--restart", "begin anew, though an earlier load of this input stopped half-way")
+    .option("--resume", "continue where an earlier load of this input stopped")
+    .option("--restart", "start over, although an earlier load of this input was interrupted")
     .option(
       "--journal <file>",
-      "where to note how far the load is; in the user's state directory if not given",
+      "file that records the progress of the load (default: in the user's state directory)",
     )
-    .option("--no-journal", "note nothing; the load cannot be resumed")
-    .option("-q, --quiet", "no progress");
+    .option("--no-journal", "do not record progress; the load cannot be resumed")
+    .option("-q, --quiet", "show no progress");
 }
 
 /** The path of a state file that is only a convenience for the user: a journal or a manifest. */
@@ -88,7 +88,7 @@ export interface BulkInput {
 
 export async function openInput(context: Context, options: BulkOptions): Promise<BulkInput> {
   const { workUnits: file } = options;
-  if (file === undefined) throw new UsageError("which units? -u FILE, or -u - for standard input");
+  if (file === undefined) throw new UsageError("no input given: use -u FILE, or -u - for standard input");
   const given = formats.find((one) => one === options.format);
   if (options.format !== undefined && given === undefined)
     throw new UsageError(`--format: expected one of ${formats.join(", ")}, got ${options.format}`);
@@ -191,7 +191,7 @@ function openJournal(
   settings: string,
 ): Journal | null {
   if (options.journal === false) {
-    if (options.resume === true) throw new UsageError("--resume needs a journal");
+    if (options.resume === true) throw new UsageError("--resume needs a journal: remove --no-journal");
     return null;
   }
   const file =
@@ -214,20 +214,22 @@ function openJournal(
   if (options.resume !== true)
     throw new CommandError(
       `${show(source.name)}: an earlier load of this input stopped after ${units}`,
-      "--resume goes on from there, --restart begins anew and makes finished units available again",
+      "--resume continues from there; --restart starts over and makes finished units available again",
     );
   if (before.header.target !== target)
-    throw new CommandError(`${file}: this is the journal of a load into another work spec or server`);
+    throw new CommandError(`${file}: this journal belongs to a load into another work spec or server`);
   if (before.header.options !== settings)
-    throw new CommandError(`${file}: the earlier load read its input in another way (--format, --column)`);
-  context.out.remark(`${show(source.name)}: going on after ${units}`);
+    throw new CommandError(
+      `${file}: the earlier load read its input with other options (--format, --column)`,
+    );
+  context.out.remark(`${show(source.name)}: continuing after ${units}`);
   return before;
 }
 
 /** Adds a hint to use `--resume` when some units were stored. */
 function resumable(error: unknown, units: number): unknown {
   if (units === 0 || !(error instanceof Error)) return error;
-  return new CommandError(error.message, `${counted(units, "unit")} stored; --resume goes on from there`, {
+  return new CommandError(error.message, `${counted(units, "unit")} stored; --resume continues from there`, {
     cause: error,
   });
 }
@@ -265,13 +267,13 @@ function report(
   }
   const parts = [
     `${count(created)} new`,
-    ...(existed > 0 ? [`${count(existed)} ${isLeft ? "left as they were" : "written over"}`] : []),
+    ...(existed > 0 ? [`${count(existed)} ${isLeft ? "left unchanged" : "replaced"}`] : []),
     ...(bad > 0 ? [counted(bad, "bad line")] : []),
-    ...(resumed > 0 ? [`${count(resumed)} of them before`] : []),
+    ...(resumed > 0 ? [`${count(resumed)} loaded earlier`] : []),
   ];
   const speed = seconds > 0 && units > resumed ? `, ${rate((units - resumed) / seconds)}` : "";
   out.line(
     `${complete ? "" : "interrupted: "}${counted(units, "unit")} from ${quote(name)}: ${parts.join(", ")}; ${duration(seconds * 1000)}${speed}`,
   );
-  if (!complete) out.remark("--resume goes on from there");
+  if (!complete) out.remark("--resume continues from there");
 }

@@ -5,7 +5,7 @@ import type { StoreUse } from "./open.ts";
 /** In the order of the help page. */
 export const groups = {
   work: "Work:",
-  looking: "Looking in:",
+  looking: "Inspect:",
   workers: "Workers:",
   administration: "Administration:",
 } as const;
@@ -33,14 +33,14 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "flow",
     group: "work",
-    summary: "set the work specs of a flow file",
+    summary: "create or update the work specs of a flow file",
     store: "create",
     load: () => import("./commands/flow.ts"),
   },
   {
     name: "load",
     group: "work",
-    summary: "set one work spec from a file, and add units from another",
+    summary: "create or update a work spec from a file, and add units from another",
     store: "create",
     load: () => import("./commands/load.ts"),
   },
@@ -55,7 +55,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "retry",
     group: "work",
-    summary: "run units again: failed ones, or by name",
+    summary: "run failed units again, or units by name",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/retry.ts"),
@@ -63,7 +63,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "replay",
     group: "work",
-    summary: "run ended units again beside their work spec, compare, accept",
+    summary: "rerun ended units in a copy of their work spec; compare and accept the results",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/replay.ts"),
@@ -71,7 +71,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "cancel",
     group: "work",
-    summary: "cancel units that wait or run; their tasks are told to stop",
+    summary: "cancel waiting and running units; running tasks are asked to stop",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/cancel.ts"),
@@ -111,7 +111,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "set",
     group: "work",
-    summary: "change weight, priority, max_running and so on of a work spec",
+    summary: "change settings of a work spec: weight, priority, max_running and others",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/set.ts"),
@@ -119,7 +119,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "delete",
     group: "work",
-    summary: "delete the namespace, or work specs",
+    summary: "delete work specs, or everything in the namespace",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/delete.ts"),
@@ -145,14 +145,14 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "summary",
     group: "looking",
-    summary: "counts of every work spec",
+    summary: "unit counts of all work specs",
     store: "read",
     load: () => import("./commands/summary.ts"),
   },
   {
     name: "status",
     group: "looking",
-    summary: "counts of one work spec",
+    summary: "unit counts of one work spec",
     store: "read",
     args: "work_spec",
     load: () => import("./commands/status.ts"),
@@ -167,14 +167,14 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "limits",
     group: "looking",
-    summary: "limits that work specs share, and what runs under them; set or delete one",
+    summary: "show, set or delete the limits that work specs share",
     store: "write",
     load: () => import("./commands/limits.ts"),
   },
   {
     name: "partitions",
     group: "looking",
-    summary: "what waits and runs in each partition of a work spec, and what holds it back",
+    summary: "waiting and running units of each partition, and why it is held back",
     store: "read",
     args: "work_spec",
     load: () => import("./commands/partitions.ts"),
@@ -190,7 +190,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "explain",
     group: "looking",
-    summary: "why is nothing running? The scheduler's answer in words",
+    summary: "why units run or do not run, as the scheduler sees it",
     store: "read",
     args: "work_spec",
     load: () => import("./commands/explain.ts"),
@@ -198,14 +198,14 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "work_specs",
     group: "looking",
-    summary: "names of the work specs",
+    summary: "list the work specs",
     store: "read",
     load: () => import("./commands/work-specs.ts"),
   },
   {
     name: "work_spec",
     group: "looking",
-    summary: "the data of a work spec",
+    summary: "print the data of a work spec",
     store: "read",
     args: "work_spec",
     load: () => import("./commands/work-spec.ts"),
@@ -213,7 +213,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "work_units",
     group: "looking",
-    summary: "names of units of a work spec",
+    summary: "list the units of a work spec",
     store: "read",
     args: "work_spec",
     load: () => import("./commands/work-units.ts"),
@@ -229,7 +229,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "logs",
     group: "looking",
-    summary: "what the task of a unit wrote, also while it runs",
+    summary: "log output of a unit's task, also while it runs",
     store: "read",
     args: "work_spec",
     load: () => import("./commands/logs.ts"),
@@ -245,7 +245,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "history",
     group: "looking",
-    summary: "what happened over time: rates, failures, durations and waits",
+    summary: "rates, failures, durations and waiting times over time",
     store: "read",
     args: "work_spec",
     load: () => import("./commands/history.ts"),
@@ -253,14 +253,14 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "top",
     group: "looking",
-    summary: "a live view that fills the screen",
+    summary: "live full-screen view",
     store: "read",
     load: () => import("./commands/top.ts"),
   },
   {
     name: "tail",
     group: "looking",
-    summary: "events as they happen",
+    summary: "print events as they happen",
     store: "read",
     load: () => import("./commands/tail.ts"),
   },
@@ -291,14 +291,14 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "run_one",
     group: "workers",
-    summary: "fetch work once, run it, and end",
+    summary: "fetch work once, run it and exit",
     store: "write",
     load: () => import("./commands/run-one.ts"),
   },
   {
     name: "mode",
     group: "workers",
-    summary: "what workers should do: run, idle or terminate",
+    summary: "show or set what workers should do: run, idle or terminate",
     store: "write",
     args: ["run", "idle", "terminate"],
     load: () => import("./commands/mode.ts"),
@@ -306,7 +306,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "policy",
     group: "workers",
-    summary: "how the scheduler chooses: weighted or python; shares of choices or of time",
+    summary: "show or set how the scheduler chooses work: weighted or python",
     store: "write",
     args: ["weighted", "python"],
     load: () => import("./commands/policy.ts"),
@@ -324,21 +324,21 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "config",
     group: "administration",
-    summary: "the configuration in effect, and where it comes from",
+    summary: "show the configuration in effect, and where it comes from",
     store: "read",
     load: () => import("./commands/config.ts"),
   },
   {
     name: "export",
     group: "administration",
-    summary: "a namespace or work specs as lines of JSON",
+    summary: "write a namespace or work specs as lines of JSON",
     store: "read",
     load: () => import("./commands/export.ts"),
   },
   {
     name: "import",
     group: "administration",
-    summary: "read what export wrote",
+    summary: "read a file written by export",
     store: "create",
     load: () => import("./commands/import.ts"),
   },
@@ -353,7 +353,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "token",
     group: "administration",
-    summary: "make, list and revoke tokens for the daemon",
+    summary: "create, list and revoke tokens for the daemon",
     store: "read",
     aliases: ["tokens"],
     args: ["create", "list", "revoke"],
@@ -362,7 +362,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "doctor",
     group: "administration",
-    summary: "is all well? What is wrong, and what to do about it",
+    summary: "check daemon, store and workers; say what is wrong and how to fix it",
     store: "read",
     load: () => import("./commands/doctor.ts"),
   },
@@ -377,14 +377,14 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "backup",
     group: "administration",
-    summary: "copy an SQLite store, also one that is in use",
+    summary: "copy an SQLite store, also while it is in use",
     store: "read",
     load: () => import("./commands/backup.ts"),
   },
   {
     name: "prune",
     group: "administration",
-    summary: "remove old units that ended",
+    summary: "delete old finished or failed units",
     store: "write",
     args: "work_spec",
     load: () => import("./commands/prune.ts"),
@@ -392,7 +392,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "bench",
     group: "administration",
-    summary: "measure how fast units are added and done",
+    summary: "measure how fast units are added and finished",
     store: "create",
     args: ["add", "do", "clear"],
     load: () => import("./commands/bench.ts"),
@@ -408,7 +408,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "completion",
     group: "administration",
-    summary: "completion for bash, zsh and fish",
+    summary: "print a completion script for bash, zsh or fish",
     store: "read",
     args: ["bash", "zsh", "fish"],
     load: () => import("./commands/completion.ts"),
@@ -416,7 +416,7 @@ export const commands: readonly CommandEntry[] = [
   {
     name: "complete_words",
     group: "administration",
-    summary: "what may follow, for completion",
+    summary: "completion candidates for a command line",
     store: "read",
     raw: true,
     hidden: true,

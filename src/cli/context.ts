@@ -157,7 +157,7 @@ export class Context {
   async #findTarget(): Promise<Target & { namespace: string }> {
     const { options, env } = this;
     if (options.address !== undefined && options.backend !== undefined)
-      throw new UsageError("--address names a daemon and --backend a store: give one of them");
+      throw new UsageError("--address names a daemon and --backend a store: use only one of them");
     const configured = await readTarget(options, env);
     const asked = options.address !== undefined || options.backend !== undefined;
     const address = options.address ?? (asked ? undefined : nonEmpty(env.COORDINATE_ADDRESS));

@@ -55,7 +55,7 @@ export function unescape(text: string): string {
   for (const match of text.matchAll(/\\(?:([\\nrt])|x([0-9a-fA-F]{2})|u\{([0-9a-fA-F]{1,6})\}|(.?))/gs)) {
     const [whole, letter, byte, code, other] = match;
     if (other !== undefined || Number.parseInt(code ?? "0", 16) > 0x10ffff)
-      throw new UsageError(`${whole} is no escape; a backslash itself is \\\\`);
+      throw new UsageError(`${whole} is not a valid escape; write a backslash as \\\\`);
     pieces.push(Buffer.from(text.slice(plain, match.index), "utf8"));
     if (byte !== undefined) pieces.push(Buffer.of(Number.parseInt(byte, 16)));
     else if (code !== undefined) pieces.push(Buffer.from(String.fromCodePoint(Number.parseInt(code, 16))));

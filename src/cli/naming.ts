@@ -22,12 +22,15 @@ export function defineNaming(command: Command, units: "none" | "some" = "none"):
     .argument(
       units === "none" ? "[work-spec]" : "[names...]",
       units === "none"
-        ? "the work spec, if not given by -W or -w"
-        : "the work spec, if not given by -W or -w; then units",
+        ? "the work spec, unless given by -W or -w"
+        : "the work spec, unless given by -W or -w; then units",
     )
-    .option("-W, --work-spec-name <name>", "the work spec by name")
-    .option("-w, --work-spec <file>", "the work spec by the YAML or JSON file that describes it");
-  return command.option("-e, --escaped", "names are given as they are shown: \\n, \\x1b, \\u{202e}, \\\\");
+    .option("-W, --work-spec-name <name>", "name of the work spec")
+    .option("-w, --work-spec <file>", "YAML or JSON file of the work spec");
+  return command.option(
+    "-e, --escaped",
+    "names contain escapes, as they are printed: \\n, \\x1b, \\u{202e}, \\\\",
+  );
 }
 
 export interface Named {
@@ -40,18 +43,19 @@ export async function readNaming(args: readonly string[], options: NamingOptions
   const read = (name: string): string => (options.escaped === true ? unescape(name) : name);
   const { workSpecName, workSpec } = options;
   if (workSpecName !== undefined && workSpec !== undefined)
-    throw new UsageError("-W and -w both name the work spec: give one of them");
+    throw new UsageError("-W and -w both name the work spec: use only one of them");
   if (workSpecName !== undefined) return { workSpec: read(workSpecName), units: args.map(read) };
   if (workSpec !== undefined) return { workSpec: await nameInFile(workSpec), units: args.map(read) };
   const [first, ...rest] = args;
-  if (first === undefined) throw new UsageError("which work spec? -W NAME, -w FILE, or its name");
+  if (first === undefined) throw new UsageError("no work spec given: use its name, -W NAME or -w FILE");
   return { workSpec: read(first), units: rest.map(read) };
 }
 
 /** For a command that takes one work spec and no units: refuses further words instead of ignoring them silently. */
 export async function readOneSpec(args: readonly string[], options: NamingOptions): Promise<string> {
   const { workSpec, units } = await readNaming(args, options);
-  if (units.length > 0) throw new UsageError(`one work spec at a time; ${quote(units[0] ?? "")} is too many`);
+  if (units.length > 0)
+    throw new UsageError(`expected one work spec; unexpected argument ${quote(units[0] ?? "")}`);
   return workSpec;
 }
 
@@ -68,7 +72,7 @@ async function nameInFile(file: string): Promise<string> {
   }
   const name =
     typeof document === "object" && document !== null && "name" in document ? document.name : undefined;
-  if (typeof name !== "string") throw new CommandError(`${file}: a work spec has a name; this has none`);
+  if (typeof name !== "string") throw new CommandError(`${file}: the file has no name of a work spec`);
   return name;
 }
 
@@ -117,7 +121,7 @@ export async function aboutEmptyNamespace(coordinate: Coordinate, ns: string): P
   if (only === undefined) return none;
   if (others.length === 1) return `${none}; ${namespaceText(only)} has some: --namespace ${quote(only)}`;
   const more = others.length > 5 ? ` and ${others.length - 5} more` : "";
-  return `${none}; these have: ${others.slice(0, 5).map(namespaceText).join(", ")}${more}`;
+  return `${none}; these namespaces have some: ${others.slice(0, 5).map(namespaceText).join(", ")}${more}`;
 }
 
 /** The names of units that do not exist. */

@@ -43,7 +43,7 @@ async function openRpc(addresses: readonly string[], token: string | undefined):
   for (const address of addresses) {
     const rpc = /^cbor-?rpc:(?:\/\/)?(.+)$/.exec(address)?.[1];
     if (rpc === undefined)
-      throw new UsageError(`--address ${address}: daemons behind CBOR-RPC and others do not mix`);
+      throw new UsageError(`--address ${address}: either all addresses are cborrpc: or none`);
     try {
       const coordinate = await connectCbor(rpc.replace(/\/$/, ""), {
         connectMs: 5000,
@@ -68,8 +68,8 @@ async function mustAnswer(coordinate: Coordinate, address: string): Promise<void
       () =>
         reject(
           new CommandError(
-            `${address} takes connections and does not answer`,
-            "does it speak CBOR-RPC? A daemon serves it where --cborrpc says, usually on port 5932",
+            `${address} accepts connections but does not answer`,
+            "is it a CBOR-RPC address? A daemon serves CBOR-RPC on its --cborrpc address, usually port 5932",
           ),
         ),
       5000,
@@ -117,7 +117,10 @@ async function openStore(backend: string, use: StoreUse): Promise<Opened> {
 /** With `read`, opens the file read-only: a daemon may own it, and nothing in it changes. */
 async function openSqliteFile(backend: string, file: string, use: StoreUse): Promise<Opened> {
   if (use !== "create" && !existsSync(file))
-    throw new CommandError(`no store at ${file}`, "a daemon makes one, and so do flow, load and bench");
+    throw new CommandError(
+      `no store at ${file}`,
+      "a daemon creates one, and so do flow, load, import and bench",
+    );
   const { openSqlite, openSqliteReader } = await import("../sqlite/index.ts");
   const { Engine: Rules, systemClock } = await import("../core/index.ts");
   const sqlite = use === "read" ? await openSqliteReader(file) : await openSqlite(file);

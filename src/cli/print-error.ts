@@ -9,9 +9,9 @@ const hints: Readonly<Record<string, string>> = {
   no_such_work_spec: "coordinate work_specs lists them",
   no_such_work_unit: "coordinate work_units lists them",
   no_such_worker: "coordinate workers --all lists them",
-  not_supported: "this needs a daemon of this version, or the store itself with --backend",
-  unauthorized: "give a token with COORDINATE_TOKEN or --token; coordinate token create makes one",
-  forbidden: "the token does not open this; coordinate token list tells what each opens",
+  not_supported: "upgrade the daemon to this version, or open the store directly with --backend",
+  unauthorized: "set COORDINATE_TOKEN or --token; coordinate token create creates a token",
+  forbidden: "the token lacks the rights; coordinate token list shows the scopes of each token",
   not_coordinate: "is that the address of a Coordinate daemon?",
 };
 
@@ -19,13 +19,13 @@ function hintOf(error: Error, where: string): string {
   if (error instanceof CommandError) return error.hint;
   const code = "code" in error && typeof error.code === "string" ? error.code : "";
   if (error instanceof CoordinateError && error.code === "unavailable" && where.startsWith("daemon"))
-    return `is a daemon running at ${where.slice("daemon ".length)}? coordinate serve starts one; coordinate doctor tells more`;
+    return `is a daemon running at ${where.slice("daemon ".length)}? coordinate serve starts one; coordinate doctor finds the problem`;
   if (
     error instanceof CoordinateError &&
     error.code === "unavailable" &&
     /owns|in use|locked/.test(error.message)
   )
-    return "a daemon has it open: ask that daemon, with --address";
+    return "connect to the daemon that has it open with --address";
   return hints[code] ?? "";
 }
 
@@ -45,7 +45,7 @@ export function printError(session: Session, options: GlobalOptions, error: unkn
     for (let at: unknown = failure; at instanceof Error; at = at.cause)
       stderr.write(`${showText(at.stack ?? at.message)}\n`);
   } else if (isBug(failure))
-    stderr.write("This is not expected; the same with -v tells where it happened.\n");
+    stderr.write("This error is unexpected; run the command again with -v to see where it happened.\n");
   return exit.failed;
 }
 

@@ -13,15 +13,15 @@ Examples:
   coordinate serve                              run a daemon on this machine
   coordinate summary --watch                    counts, every two seconds
   coordinate work_units crawl -s failed         which units of crawl failed
-  coordinate work_unit crawl UNIT               what happened to one of them
-  coordinate retry crawl --all                  have all that failed done again
+  coordinate work_unit crawl UNIT               attempts and errors of a unit
+  coordinate retry crawl --all                  run all failed units again
   coordinate explain                            why is nothing running?
   coordinate --backend sqlite:FILE summary      a store, without a daemon
 
-Without a command on a terminal: an interactive shell. The daemon is at
---address, else COORDINATE_ADDRESS, else what the configuration says, else
+Without a command, starts an interactive shell on a terminal. The daemon is at
+--address, else COORDINATE_ADDRESS, else the address in the configuration, else
 http://127.0.0.1:5980.
-Exit codes: 0 done, 1 failed, 2 nothing to do or wrong use.
+Exit codes: 0 success, 1 failure, 2 nothing to do or invalid usage.
 Documentation: ${fileURLToPath(new URL("../../docs/README.md", import.meta.url))}`;
 
 /** The options of every command. A fresh list each time: commander keeps state in them. */
@@ -32,15 +32,15 @@ export function globalOptions(): Option[] {
       "the daemon: http://HOST:PORT, https://…, unix:/PATH or cborrpc://HOST:PORT",
     ),
     new Option("--backend <store>", "a store instead of a daemon: memory:, sqlite:PATH or postgres://…"),
-    new Option("--namespace <name>", "the namespace; the default one has the empty name"),
-    new Option("--token <token>", "access token, or @FILE that has it; better: COORDINATE_TOKEN"),
-    new Option("-c, --config <file>", "configuration file, YAML"),
+    new Option("--namespace <name>", "the namespace; the default namespace has an empty name"),
+    new Option("--token <token>", "access token, or @FILE to read it from a file; COORDINATE_TOKEN is safer"),
+    new Option("-c, --config <file>", "YAML configuration file"),
     new Option("--json", "print JSON"),
-    new Option("--compat", "answer as the Python tool did: what is not there is no error"),
+    new Option("--compat", "behave like the Python tool: a missing object is not an error"),
     new Option("--no-color", "no colours; NO_COLOR does the same"),
-    new Option("-v, --verbose", "tell more when something fails"),
-    new Option("-q, --quiet", "results and failures alone, no remarks"),
-    new Option("--debug <logger>", "as the Python tool has it; the same as -v").hideHelp(),
+    new Option("-v, --verbose", "print more details of failures"),
+    new Option("-q, --quiet", "print only results and errors"),
+    new Option("--debug <logger>", "an option of the Python tool; the same as -v").hideHelp(),
   ];
 }
 
@@ -70,7 +70,7 @@ function makeProgram(session: Session, onCode: (code: number) => void): Command 
     .description("Job coordination: stores work units, hands them to workers, remembers every attempt.")
     .usage("[options] COMMAND [options] [arguments]")
     .version(version, "--version", "print the version")
-    .helpOption("-h, --help", "print this; coordinate COMMAND --help tells of one command")
+    .helpOption("-h, --help", "print this help; coordinate COMMAND --help prints the help of a command")
     .enablePositionalOptions()
     .exitOverride()
     .configureOutput({
@@ -92,7 +92,7 @@ function makeProgram(session: Session, onCode: (code: number) => void): Command 
       if (!(await dumpConfig(session, program, onCode))) onCode(await runWithoutCommand(session, program));
     });
   for (const option of globalOptions()) program.addOption(option);
-  program.option("--dump-config [what]", "print the configuration and stop: full, effective or default");
+  program.option("--dump-config [what]", "print the configuration and exit: full, effective or default");
   for (const group of Object.keys(groups)) {
     for (const entry of commands) {
       if (entry.group === group) addStub(program, entry);
@@ -130,7 +130,7 @@ const commandWords = (): string[] => [
 const helpCommand = (): Command =>
   new Command("help")
     .argument("[command]")
-    .summary("print this, or what there is to know of a command")
+    .summary("print this help, or the help of a command")
     .helpGroup(groups.administration);
 
 /** The help page of all commands lists the commands before the options. */
@@ -166,7 +166,7 @@ async function fill(
   else {
     // the usage line of a command has its arguments and no aliases; the page of all commands has neither
     command.configureHelp({ commandUsage: usageOf });
-    command.helpOption("-h, --help", "print this");
+    command.helpOption("-h, --help", "print this help");
   }
   module.define(command);
   // an option that the command declares wins over the global one: its `--config` may mean another file
@@ -180,7 +180,7 @@ async function fill(
         delete option.short;
         option.flags = option.flags.replace(/^-\w, /, "");
       }
-      command.addOption(option.helpGroup("Options of every command:"));
+      command.addOption(option.helpGroup("Global options:"));
       shared.add(option.attributeName());
     }
   }

@@ -13,10 +13,10 @@ export interface SelectingOptions {
 
 export const defineSelecting = (command: Command): Command =>
   command
-    .option("--prefix <text>", "all units whose names begin so")
-    .option("--label <label>", "all units with this label")
-    .option("--error <fingerprint>", "failed units of this group: see coordinate failures")
-    .option("--since <time>", "units that ended in the last 90s, 15m, 12h, 7d");
+    .option("--prefix <text>", "units whose names begin with this text")
+    .option("--label <label>", "units with this label")
+    .option("--error <fingerprint>", "failed units of this error group; coordinate failures lists the groups")
+    .option("--since <time>", "units that ended within this time, such as 90s, 15m, 12h, 7d");
 
 export function readSelecting({ prefix, label, error, since }: SelectingOptions): WorkUnitSelection {
   return {

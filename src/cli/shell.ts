@@ -20,7 +20,7 @@ export async function runShell(session: Session): Promise<number> {
   const { stdin, stdout } = session.streams;
   const file = historyFile(session.streams.env);
   const history = readHistory(file);
-  stdout.write("Coordinate. help lists the commands, quit or Ctrl-D ends.\n");
+  stdout.write("Coordinate. Type help for a list of commands, quit or Ctrl-D to leave.\n");
   let last = 0;
   const typedAhead: string[] = [];
   let interrupt = new AbortController();
@@ -212,7 +212,7 @@ export function splitWords(line: string): string[] {
       begun = true;
     }
   }
-  if (quote !== "") throw new UsageError(`a ${quote} is not closed`);
+  if (quote !== "") throw new UsageError(`missing closing ${quote}`);
   if (begun) words.push(word);
   return words;
 }

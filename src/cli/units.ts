@@ -11,7 +11,7 @@ export const counted = (value: number, noun: string, plural = `${noun}s`): strin
 
 /** Two parts at most: "350 ms", "12 s", "3 min 20 s", "5 h 12 min", "3 d 4 h". */
 export function duration(ms: number): string {
-  if (!Number.isFinite(ms)) return "for ever";
+  if (!Number.isFinite(ms)) return "forever";
   if (ms < 0) return `-${duration(-ms)}`;
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 10_000) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`;

@@ -34,28 +34,28 @@ export interface WorkerOptionTexts {
 const many = (value: string, before: string[] = []): string[] => [...before, value];
 
 export function defineWorkerOptions(it: Command): void {
-  it.option("--tasks <file>", "a file that exports tasks by name, for runtime node")
+  it.option("--tasks <file>", "module that exports tasks by name, for the runtime node")
     .option(
       "--runtime <list>",
-      "what to run: node, python, command; node with --tasks, or any other name for which the tasks are; may be repeated",
+      "runtimes to serve: python, command; with --tasks also node, or the runtime its tasks are for; may be repeated",
       many,
     )
     .option(
       "--processes <n>",
-      "child processes of each runtime, one for each core; 0 runs tasks in this process",
+      "child processes per runtime (default: one per core); 0 runs tasks in this process",
     )
-    .option("--from-work-spec <name>", "only this work spec; may be repeated", many)
-    .option("--gb <n>", "memory to state, in GB: work specs with a larger min_gb are not asked for")
+    .option("--from-work-spec <name>", "run only units of this work spec; may be repeated", many)
+    .option("--gb <n>", "memory of this worker in GB: it takes no work specs with a larger min_gb")
     .option(
       "--labels <list>",
-      "what work specs may require, such as gpu,zone=eu,version=2.3.1; may be repeated",
+      "labels of this worker, which work specs can require: gpu,zone=eu,version=2.3.1; may be repeated",
       many,
     )
-    .option("--lease <time>", "how long a batch may take without a renew; 15m")
-    .option("--memory-limit <size>", "kill a child that uses more, such as 512M")
-    .option("--child-lifetime <time>", "replace a child that is older")
-    .option("--python <program>", "the Python to run; python3")
-    .option("--logpath <file>", "append the log to this file; without it, standard error");
+    .option("--lease <time>", "how long a batch may take without a renewal (default: 15m)")
+    .option("--memory-limit <size>", "kill a child process that uses more memory, such as 512M")
+    .option("--child-lifetime <time>", "replace a child process after this time")
+    .option("--python <program>", "the Python interpreter (default: python3)")
+    .option("--logpath <file>", "append the log to this file (default: standard error)");
 }
 
 export interface WorkerSetting extends WorkerSettings {
@@ -111,7 +111,7 @@ function readRuntimes({
   const others = words.filter((word) => !runtimes.some((name) => name === word));
   if (tasks === undefined && others.length > 0)
     throw new UsageError(
-      `--runtime ${others.join(",")}: give --tasks FILE with tasks for it; without one there are python and command`,
+      `--runtime ${others.join(",")}: needs --tasks FILE with tasks for it; without --tasks, only python and command can run`,
     );
   if (tasks === undefined && runtimes.includes("node"))
     throw new UsageError("--runtime node needs --tasks FILE");

@@ -72,19 +72,19 @@ const lines = (count: number): string =>
 
 describe("addwork", () => {
   test.each([
-    ['{"data": {"a": 1}}', [], 'there is no name: give "name" beside "data", or --column name=KEY'],
-    ['{"data": {"a": 1}, "priority": {}}', [], "there is no name"],
-    ['{"url": "http://x"}', [], '"url": expected the data of a unit, got "http://x"; there is no name'],
+    ['{"data": {"a": 1}}', [], 'the unit has no name: add "name" beside "data", or use --column name=KEY'],
+    ['{"data": {"a": 1}, "priority": {}}', [], "the unit has no name"],
+    ['{"url": "http://x"}', [], '"url": expected the data of a unit, got "http://x"; the unit has no name'],
     ['{"url": "http://x"}', ["--column", "name=id"], "id: expected the name of the unit, got"],
     ['{"id": {}}', ["--column", "name=id"], "id: expected the name of the unit, got"],
-    ['{"id": 1}', ["--column", "priority=id"], "which key is the name? Say name=KEY"],
-    ["name,size\n,3", ["--format", "csv"], "name: empty, and it is the name of the unit"],
+    ['{"id": 1}', ["--column", "priority=id"], "no key for the name; use --column name=KEY"],
+    ["name,size\n,3", ["--format", "csv"], "name: the name of the unit is empty"],
     [
       "url,size\nx,3",
       ["--format", "csv"],
-      "which column is the name? There are url, size; say --column name=COLUMN",
+      "no column for the name; choose one of url, size with --column name=COLUMN",
     ],
-    [" \t", ["--format", "lines"], "there is no name: the line has white space alone"],
+    [" \t", ["--format", "lines"], "the name is empty: the line has only white space"],
   ])("the input %j with %j is refused: %s", async (input, options, said) => {
     const { run } = await space();
     const { code, err } = await run(["addwork", "s", "-u", "-", "--no-journal", ...options], { input });
@@ -109,7 +109,7 @@ describe("addwork", () => {
     );
   });
 
-  test("units that exist are left alone, refused or written over, as --on-conflict says", async () => {
+  test("units that exist are left alone, refused or replaced, as --on-conflict says", async () => {
     const { run } = await space();
     const add = (input: string, ...options: string[]): ReturnType<typeof run> =>
       run(["addwork", "s", "-u", "-", "--no-journal", ...options], { input });
@@ -119,7 +119,7 @@ describe("addwork", () => {
       `${JSON.stringify({ name, data: { n }, priority })}\n`;
     await add(line("a", 1, 5));
     const left = await add(line("a", 2, 1) + line("b", 2, 1), "--on-conflict", "ignore");
-    expect(left.out).toMatch(/2 units from .*: 1 new, 1 left as they were;/);
+    expect(left.out).toMatch(/2 units from .*: 1 new, 1 left unchanged;/);
     expect(await stored()).toMatchObject([
       { name: "a", data: { n: 1 } },
       { name: "b", data: { n: 2 } },
@@ -169,7 +169,7 @@ describe("addwork", () => {
     const { run, names, ns } = await space();
     const csv = file("u.csv", "url,size\nhttp://a,5\nhttp://b,\n");
     expect((await run(["addwork", "s", "-u", csv])).err).toContain(
-      "which column is the name? There are url, size",
+      "no column for the name; choose one of url, size",
     );
     expect(
       (await run(["addwork", "s", "-u", csv, "--column", "name=url", "--column", "data.size=size:number"]))
@@ -189,7 +189,7 @@ describe("addwork", () => {
     const stopped = await run(["addwork", "s", "-u", bad]);
     expect(stopped.code).toBe(1);
     expect(stopped.err).toBe(
-      `coordinate addwork: ${bad}:3: "b": expected the data of a unit, got 1; there is no name: give "name" beside "data", or --column name=KEY where the name stands under another key; 1 unit stored; --resume goes on from there\n`,
+      `coordinate addwork: ${bad}:3: "b": expected the data of a unit, got 1; the unit has no name: add "name" beside "data", or use --column name=KEY if another key is the name; 1 unit stored; --resume continues from there\n`,
     );
     const went = await run(["addwork", "s", "-u", bad, "--restart", "--keep-going"]);
     expect(went).toMatchObject({
@@ -198,7 +198,7 @@ describe("addwork", () => {
         /^.*bad\.jsonl:3: "b": expected the data of a unit, got 1; [^\n]*\n$/,
       ) as string,
     });
-    expect(went.out).toMatch(/^2 units from .*: 1 new, 1 written over, 1 bad line;/);
+    expect(went.out).toMatch(/^2 units from .*: 1 new, 1 replaced, 1 bad line;/);
     expect(await counts()).toMatchObject({ available: 2 });
   });
 
@@ -210,17 +210,17 @@ describe("addwork", () => {
     const again = await run(["addwork", "s", "-u", units]);
     expect(again.code).toBe(1);
     expect(again.err).toContain(
-      "an earlier load of this input stopped after 1,500 units; --resume goes on from there",
+      "an earlier load of this input stopped after 1,500 units; --resume continues from there",
     );
     file("mend.jsonl", `${lines(1500)}"mended"\n`);
     const other = await run(["addwork", "s", "-u", units, "--resume", "--format", "lines"]);
-    expect(other.err).toContain("read its input in another way");
+    expect(other.err).toContain("read its input with other options");
     const resumed = await run(["addwork", "s", "-u", units, "--resume"]);
     expect(resumed).toMatchObject({
       code: 0,
-      err: expect.stringContaining("going on after 1,500 units") as string,
+      err: expect.stringContaining("continuing after 1,500 units") as string,
     });
-    expect(resumed.out).toMatch(/^1,501 units from .*: 1,501 new, 1,500 of them before;/);
+    expect(resumed.out).toMatch(/^1,501 units from .*: 1,501 new, 1,500 loaded earlier;/);
     expect(await counts()).toMatchObject({ available: 1501 });
     expect(journals()).toEqual([]);
     expect((await run(["addwork", "s", "-u", units, "--resume"])).code).toBe(0);
@@ -302,14 +302,14 @@ describe("addwork", () => {
   });
 
   test.each([
-    [["addwork", "s"], 2, "which units?"],
-    [["addwork", "-u", "UNITS"], 2, "which work spec?"],
+    [["addwork", "s"], 2, "no input given"],
+    [["addwork", "-u", "UNITS"], 2, "no work spec given"],
     [["addwork", "nobody", "-u", "UNITS"], 1, "No such work spec"],
-    [["addwork", "s", "-u", "/nowhere.jsonl"], 1, "there is no such file"],
-    [["addwork", "s", "-u", "/"], 1, "this is a directory"],
+    [["addwork", "s", "-u", "/nowhere.jsonl"], 1, "no such file"],
+    [["addwork", "s", "-u", "/"], 1, "is a directory"],
     [["addwork", "s", "-u", "UNITS", "--format", "xml"], 2, "--format: expected one of"],
     [["addwork", "s", "-u", "UNITS", "--batch", "0"], 2, "--batch: expected a whole number of 1 or more"],
-    [["addwork", "s", "-u", "UNITS", "--prune"], 2, "belong to --sync"],
+    [["addwork", "s", "-u", "UNITS", "--prune"], 2, "need --sync"],
     [["addwork", "s", "-u", "UNITS", "--resume", "--no-journal"], 2, "--resume needs a journal"],
     [["addwork", "s", "-u", "UNITS", "--column", "x"], 1, "expected TARGET=COLUMN"],
     [["addwork", "s", "-u", "BROKEN"], 1, "the compressed data is damaged or cut off"],
@@ -332,11 +332,11 @@ describe("addwork", () => {
     const { run, names } = await space();
     const list = file("list.jsonl", '{"a":{"x":1},"b":{},"c":{}}\n');
     expect((await run(["addwork", "s", "-u", list, "--sync"])).out).toBe(
-      `3 units in ${list}: 3 added, 0 changed, 0 the same, 0 stored and not in the list\n`,
+      `3 units in ${list}: 3 added, 0 changed, 0 unchanged, 0 stored but not in the list\n`,
     );
     file("list.jsonl", '{"b":{},"a":{"x":2},"d":{}}\n');
     expect((await run(["addwork", "s", "-u", list, "--sync", "--prune", "--dry-run"])).out).toBe(
-      `3 units in ${list}: 1 would be added, 1 changed, 1 the same, 1 would be deleted\n`,
+      `3 units in ${list}: 1 would be added, 1 changed, 1 unchanged, 1 would be deleted\n`,
     );
     expect(JSON.parse((await run(["addwork", "s", "-u", list, "--sync", "--json"])).out)).toMatchObject({
       added: 1,
@@ -376,17 +376,17 @@ describe("export and import", () => {
     expect(counted[0]?.counts).toMatchObject({ available: 1190, finished: 10 });
     const refused = await run(["import", "-"], { ...copy, input: piped.out });
     expect(refused.code).toBe(1);
-    expect(refused.err).toContain("there is a work spec s already; --merge");
+    expect(refused.err).toContain("work spec s already exists; use --merge");
     expect((await run(["import", "-", "--merge"], { ...copy, input: piped.out })).code).toBe(0);
   });
 
   test.each([
-    [["import"], 2, "which file?"],
-    [["import", "/nowhere"], 1, "there is no such file"],
-    [["import", "-"], 1, "standard input: empty"],
+    [["import"], 2, "no file given"],
+    [["import", "/nowhere"], 1, "no such file"],
+    [["import", "-"], 1, "standard input: the input is empty"],
     [["export", "-W", "nobody"], 1, "No such work spec"],
     [["export", "-s", "sleeping"], 2, "--status: expected one of"],
-    [["export", "-o", "/nowhere/x"], 1, "/nowhere/x: there is no such file"],
+    [["export", "-o", "/nowhere/x"], 1, "/nowhere/x: no such file"],
   ])("%j", async (args, code, message) => {
     const ran = await (await space()).run(args);
     expect(ran.err).toContain(message);

@@ -191,7 +191,7 @@ const stories: readonly Story[] = [
       },
       {
         run: "explain",
-        out: /^A worker that asks now is given work from one of 2 work specs\. 1 work unit is being worked on\.\n1 worker is active\.\n[\s\S]*chance/,
+        out: /^A worker that claims now gets work from one of 2 work specs\. 1 work unit is running\.\n1 worker is active\.\n[\s\S]*chance/,
       },
       {
         run: "explain crawl",
@@ -222,17 +222,17 @@ const stories: readonly Story[] = [
       { run: `rpc addWorkUnits b '[{"name":"v"}]'` },
       {
         run: "limits api max_running=1 rate=100 period=60 burst=10",
-        out: /^Limit +Running +At most +Rate +Work specs *\napi +0 +1 +100 in 1 min, 10 at once +a, b\n$/,
+        out: /^Limit +Running +Max +Rate +Work specs *\napi +0 +1 +100 in 1 min, 10 at once +a, b\n$/,
       },
       { run: `rpc requestAttempts '{"worker":"w1","workSpecs":["a"]}'`, out: /"workUnit": "u"/ },
       { run: "limits api rate=0", out: /^Limit.*\napi +1 +1 +a, b\n$/ },
       { run: "explain b", out: /limit api, which it shares/ },
       { once: true, run: "work_specs --details", out: /a +20 +0 +limits api\n/ },
       { once: true, run: "limits --json", json: [expect.objectContaining({ name: "api", running: 1 })] },
-      { run: "limits other", code: 1, err: /there is no limit/ },
+      { run: "limits other", code: 1, err: /no such limit/ },
       { once: true, run: "limits api speed=5", code: 2, err: /expected max_running=/ },
       { run: "limits api --delete", out: /Deleted/ },
-      { run: "limits api --delete", code: 1, err: /there is no limit/ },
+      { run: "limits api --delete", code: 1, err: /no such limit/ },
     ],
   },
   {
@@ -240,10 +240,10 @@ const stories: readonly Story[] = [
     ways: ["rest", "store"],
     lines: [
       ...setUp,
-      { run: "logs crawl", code: 2, err: /which work unit\?/ },
+      { run: "logs crawl", code: 2, err: /expected the name of one work unit/ },
       { run: "logs crawl nope", code: 1, err: /No such work unit nope in crawl/ },
-      { run: "logs crawl c", out: "", err: /Its task wrote nothing/ },
-      { run: "logs crawl d", out: "", err: /No attempt was made yet/ },
+      { run: "logs crawl c", out: "", err: /The task logged nothing/ },
+      { run: "logs crawl d", out: "", err: /No attempts yet/ },
       { run: "logs crawl c --attempt 2", code: 1, err: /c has no attempt 2/ },
       { run: "logs crawl c --attempt x", code: 2, err: /--attempt: expected a number/ },
       {
@@ -267,14 +267,14 @@ const stories: readonly Story[] = [
       {
         run: "cancel crawl",
         code: 2,
-        err: /which units\? their names, --status, --prefix, --label, or --all/,
+        err: /no units given: use their names, --status, --prefix, --label or --all/,
       },
       { run: "cancel crawl c nope", code: 1, err: /No such work unit nope in crawl; nothing was cancelled/ },
       { run: "cancel crawl c --by alice --why 'wrong file'", out: "Cancelled 1 work unit.\n" },
       { run: "work_unit crawl c", out: /failed[^]*cancelled by alice: wrong file/ },
       // e depends on c
       { run: "work_unit crawl e", out: /failed[^]*dependency c of work spec crawl failed/ },
-      { run: "cancel crawl a b c", out: "Nothing to do: what was named has ended already.\n", code: 2 },
+      { run: "cancel crawl a b c", out: "Nothing to do: these units have already ended.\n", code: 2 },
       { run: "cancel crawl --all --json", json: { cancelled: 2 } },
     ],
   },
@@ -284,7 +284,7 @@ const stories: readonly Story[] = [
     lines: [
       ...setUp,
       { run: "retry crawl nope b", code: 1, err: /No such work unit nope in crawl; nothing was retried/ },
-      { run: "retry crawl c", code: 1, err: /c: worked on now, by w1; nothing was retried; --force/ },
+      { run: "retry crawl c", code: 1, err: /c: running now, on w1; nothing was retried; --force/ },
       { run: "retry -W crawl b", out: "Retried 1 work unit.\n" },
       { run: "retry -W crawl -a", out: "Nothing to do.\n", code: 2 },
       { run: "retry crawl c --force --json", json: { retried: 1 } },
@@ -360,15 +360,15 @@ const stories: readonly Story[] = [
       { run: "pause crawl", out: "paused crawl; 1 work unit still running\n" },
       {
         run: "explain crawl",
-        out: /crawl {2}not now\n {2}It is paused\.[\s\S]*coordinate resume crawl lets it go on\.\n$/,
+        out: /crawl {2}not now\n {2}It is paused\.[\s\S]*Resume it with coordinate resume crawl\.\n$/,
       },
-      { run: "pause crawl", out: /as before/ },
-      { run: "doctor", out: /note +work +crawl: paused, and units wait\n +coordinate resume crawl\n/ },
+      { run: "pause crawl", out: /no change/ },
+      { run: "doctor", out: /note +work +crawl: paused, and units are waiting\n +coordinate resume crawl\n/ },
       { run: "resume crawl --json", json: { paused: false, workSpecs: ["crawl"], changed: 1 } },
       { run: "pause --all", out: /^paused crawl, index, tick; 1 work unit still running\n$/ },
       {
         run: "explain",
-        out: /^A worker that asks now is given nothing, although 3 work units are available/,
+        out: /^A worker that claims now gets nothing, although 3 work units are available/,
       },
       { run: "resume -a", out: "resumed crawl, index, tick\n" },
       { run: "prioritize index p1", out: "Changed the priority of 1 work unit.\n" },
@@ -388,7 +388,7 @@ const stories: readonly Story[] = [
       {
         run: "set crawl continuous=true",
         out: "continuous=false\n",
-        err: /crawl cannot be continuous: its data does not say so/,
+        err: /crawl cannot be continuous because its data does not allow it/,
       },
       {
         run: "set tick continuous=off next-continuous=2030-01-02",
@@ -437,7 +437,7 @@ const stories: readonly Story[] = [
       },
       {
         run: "explain",
-        out: /^Work waits and no active worker can take it: 1 unit of go, 1 unit of huge, 1 unit of python\.\n/,
+        out: /^Work is waiting and no active worker can take it: 1 unit of go, 1 unit of huge, 1 unit of python\.\n/,
       },
       {
         run: "explain go",
@@ -445,7 +445,7 @@ const stories: readonly Story[] = [
       },
       {
         run: "explain huge",
-        out: /\n {4}a: it needs 64 GB; 4 GB are available\n {4}b: .*\n {2}Start a worker with more memory, or say that it needs none: coordinate set huge min_gb=0\.\n/,
+        out: /\n {4}a: it needs 64 GB; 4 GB are available\n {4}b: .*\n {2}Start a worker with more memory, or remove the requirement with coordinate set huge min_gb=0\.\n/,
       },
       {
         run: "explain node",
@@ -454,7 +454,7 @@ const stories: readonly Story[] = [
       {
         run: "doctor",
         code: 1,
-        out: /^wrong +workers +work waits and no active worker can take it: 1 unit of go, .*\n +coordinate explain go tells why\.\n/,
+        out: /^wrong +workers +work is waiting and no active worker can take it: 1 unit of go, .*\n +coordinate explain go shows why\.\n/,
       },
       {
         run: `rpc updateWorkers '[{"name":"py","active":true,"mode":"RUN","data":{"memory":[8589934592,4294967296,50.0],"hostname":"h"}}]'`,
@@ -466,7 +466,7 @@ const stories: readonly Story[] = [
       {
         run: "mode idle --worker py",
         out: "set mode to 'idle' for py\n",
-        err: /^It takes no work when it has/,
+        err: /^It takes no more work after its current units/,
       },
       { run: "explain python", out: /\n {4}py: told to idle\n/ },
       {
@@ -476,7 +476,7 @@ const stories: readonly Story[] = [
       { run: `rpc addWorkUnits new '[{"name":"u"}]'`, out: /"created": true/ },
       {
         run: "explain new",
-        out: /\n {4}a: it requires version>=2; the worker has no label version\n[\s\S]*No worker has what it requires/,
+        out: /\n {4}a: it requires version>=2; the worker has no label version\n[\s\S]*No worker has the required labels/,
       },
       {
         run: "explain new --labels gpu,version=1.9",
@@ -495,8 +495,8 @@ const stories: readonly Story[] = [
       { run: `rpc setWorkSpecs '[{"data":{"name":"s"}}]'`, out: /"name": "s"/ },
       { run: `rpc addWorkUnits s '[{"name":"u"}]'`, out: /"created": true/ },
       { run: "workers", out: "", err: /No worker is active/ },
-      { run: "explain", out: /^Work waits and no worker is active: 1 unit of s\.\n/ },
-      { run: "doctor", out: /^note +workers +work waits and no worker is active: 1 unit of s\n/ },
+      { run: "explain", out: /^Work is waiting and no worker is active: 1 unit of s\.\n/ },
+      { run: "doctor", out: /^note +workers +work is waiting and no worker is active: 1 unit of s\n/ },
       {
         run: `rpc updateWorkers '[{"name":"boss","active":true,"mode":"run","data":{"host":"h1","pid":7}},{"name":"kid-1","parent":"boss","active":true,"mode":"run"},{"name":"kid-2","parent":"boss","active":true,"mode":"idle"},{"name":"old","active":false}]'`,
         out: /"boss"/,
@@ -504,7 +504,7 @@ const stories: readonly Story[] = [
       { run: "workers", out: /^Worker +Mode.*\nboss +run .*\n├─ kid-1 .*\n└─ kid-2 +idle/ },
       { run: "workers --all", out: /old +gone/ },
       { run: "workers --details", out: /^boss \(run\)\n {2}host: h1\n {2}pid: 7\nkid-1 \(run\)\n/ },
-      { run: "worker boss", out: /Children: +kid-1, kid-2\n[\s\S]*host: h1\n[\s\S]*It has made no attempts/ },
+      { run: "worker boss", out: /Children: +kid-1, kid-2\n[\s\S]*host: h1\n[\s\S]*No attempts yet/ },
       {
         run: "worker kid-1 --json",
         json: expect.objectContaining({ name: "kid-1", parent: "boss", children: [] }),
@@ -514,18 +514,18 @@ const stories: readonly Story[] = [
       {
         run: "mode terminate",
         out: "set mode to 'terminate'\n",
-        err: /^All workers of the namespace end when they have finished what they hold\. This holds for workers that start later too, until coordinate mode run\.\n$/,
+        err: /^All workers of the namespace exit when they have finished their current units\. This also applies to workers that start later, until coordinate mode run\.\n$/,
       },
       { run: "mode idle", out: "set mode to 'idle'\n" },
       { run: "mode --json", json: { mode: "idle", workers: { run: 2, idle: 1 } } },
-      { run: "explain", out: /All workers of this namespace were told to idle; coordinate mode run/ },
-      { run: "doctor", out: /note +workers +all were told to idle/ },
+      { run: "explain", out: /All workers of this namespace were told to idle; start them again with coordinate mode run/ },
+      { run: "doctor", out: /note +workers +all workers were told to idle/ },
       { run: "mode run", out: "set mode to 'run'\n" },
       {
         run: "mode terminate --worker kid-1 --worker kid-2",
         out: "set mode to 'terminate' for kid-1, kid-2\n",
       },
-      { run: "mode --worker kid-1", out: "kid-1: should terminate, says run\n" },
+      { run: "mode --worker kid-1", out: "kid-1: desired terminate, reports run\n" },
       { run: "explain", out: /1 worker is active, with 2 slots; 2 of them were told not to run/ },
       { run: "mode default --worker kid-1", out: "set mode to 'default' for kid-1\n" },
       { run: "mode --worker kid-1 --json", json: [{ name: "kid-1", mode: "run", desired: "run" }] },
@@ -542,7 +542,7 @@ const stories: readonly Story[] = [
         run: "lock take nightly/import --owner you --json",
         code: 1,
         json: { done: false, refused: { path: ["nightly", "import"], owner: "me" } },
-        err: /me has it/,
+        err: /me holds it/,
       },
       {
         run: `lock show '["nightly","import"]' other --json`,
@@ -551,7 +551,7 @@ const stories: readonly Story[] = [
           { path: ["other"], owner: null },
         ],
       },
-      { run: "lock renew nightly/import --owner me", out: /me has it for 1 min from now/ },
+      { run: "lock renew nightly/import --owner me", out: /me holds it for another 1 min/ },
       { run: "lock release nightly/import --owner me", out: "nightly/import: released\n" },
       { run: "lock take a b --owner me", out: /a, b: taken/ },
       { run: "lock show", out: /^Path +Owner +Ends\na +me +in \d+ s\nb +me +in \d+ s\n$/ },
@@ -563,7 +563,7 @@ const stories: readonly Story[] = [
           deadline: expect.any(Number) as number,
         })),
       },
-      { run: "lock clear", code: 2, err: /lock clear: which path\?/ },
+      { run: "lock clear", code: 2, err: /lock clear: expected a path/ },
       { run: "lock clear a", out: "a: cleared\n" },
       { run: "lock show a b", out: "a: (unlocked)\nb: me\n" },
     ],
@@ -592,7 +592,7 @@ const stories: readonly Story[] = [
         err: /namespace NAMESPACE with 1 work spec and 6 work units/,
       },
       { run: "delete", input: "NAMESPACE\n", out: /^deleting all: 1 work specs?, 6 work units\n$/ },
-      { run: "summary", out: "", err: /^There is nothing to show: namespace \S+ has no work specs/ },
+      { run: "summary", out: "", err: /^Nothing to show: namespace \S+ has no work specs/ },
       { run: "delete --yes", out: /^deleting all: 0/ },
     ],
   },

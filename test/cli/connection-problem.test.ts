@@ -58,7 +58,7 @@ afterAll(async () => {
 });
 
 const cases: readonly [words: string, said: string][] = [
-  ["--address http://HTTP", "This needs a token; give a token with COORDINATE_TOKEN or --token"],
+  ["--address http://HTTP", "This needs a token; set COORDINATE_TOKEN or --token"],
   ["--address http://HTTP --token wrong", "the token was not accepted: it is wrong, expired or revoked"],
   ["--address https://HTTP", "HTTP does not speak TLS; use http:// instead of https://"],
   ["--address http://TLS", "TLS speaks TLS; use https:// instead of http://"],
@@ -70,7 +70,7 @@ const cases: readonly [words: string, said: string][] = [
   ["--address http://RPC", "RPC does not speak HTTP; a daemon serves REST where --http says"],
   [
     "--address cborrpc://SILENT",
-    "cborrpc://SILENT takes connections and does not answer; does it speak CBOR-RPC?",
+    "cborrpc://SILENT accepts connections but does not answer; is it a CBOR-RPC address?",
   ],
   ["--address http://127.0.0.1:1", "is a daemon running at http://127.0.0.1:1? coordinate serve starts one"],
 ];
@@ -102,7 +102,7 @@ describe("what is said when a daemon cannot be talked to", () => {
     const { code, err } = await run(["token", "list", "--address", address, "--token", token]);
     expect([code, err]).toEqual([
       1,
-      `coordinate token: tokens are in a file of the daemon's machine, and ${address} does not tell of them; run this there without --address; --data-dir or --tokens say where the file is\n`,
+      `coordinate token: tokens are stored in a file on the daemon's machine; ${address} cannot manage them remotely; run this command on that machine without --address; give the file with --data-dir or --tokens\n`,
     ]);
     const listed = await run(["token", "list", "--data-dir", place]);
     expect(listed.err).toBe(`tokens in ${place}/tokens.json:\n`);

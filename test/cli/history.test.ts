@@ -67,7 +67,7 @@ test("all work specs: rates, failures, what waits, and a line of blocks", async 
   for (const line of [all, resize])
     expect(line).toMatch(/^(all|resize) +4\.\d +2\.\d +30 +275 +0 +(9\d\d ms|1\.0 s) +.* [▁▂▃▄▅▆▇█]{11,14}$/);
   expect(idle).toMatch(/^idle +0 +0 +0 +0 +0 +– +– +▁+$/);
-  expect(err).toMatch(/^From [\d: -]+ to [\d: -]+, 10 s a step\.\n$/);
+  expect(err).toMatch(/^From [\d: -]+ to [\d: -]+ in steps of 10 s\.\n$/);
 });
 
 test("one work spec: each count over time, how long it took, and what was changed", async () => {
@@ -77,7 +77,7 @@ test("one work spec: each count over time, how long it took, and what was change
   expect(out).toMatch(/^finished +0 +45 +245 +/m);
   expect(out).toMatch(/^failed +0 +5 +30 +/m);
   expect(out).toMatch(/^waiting +275 +275 +/m);
-  expect(out).toMatch(/^took, half of them +(9\d\d ms|1\.0 s)/m);
+  expect(out).toMatch(/^duration p50 +(9\d\d ms|1\.0 s)/m);
   expect(err).toMatch(/ {2}paused\n/);
 });
 

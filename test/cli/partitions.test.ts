@@ -54,6 +54,6 @@ test("shows some of them, and says that there are more", async () => {
 
 test("says so where partitions mean nothing", async () => {
   const { code, out, err } = await line("partitions plain");
-  expect([code, out + err]).toEqual([0, expect.stringContaining("no rule for partitions")]);
+  expect([code, out + err]).toEqual([0, expect.stringContaining("no settings for partitions")]);
   expect((await line("partitions nothing")).code).not.toBe(0);
 });

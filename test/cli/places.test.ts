@@ -135,7 +135,7 @@ describe("which place is meant", { concurrent: true, timeout: 120_000 }, () => {
 
   test("the file of a daemon that runs is not changed, and it is said whom to ask", async () => {
     const ran = await coordinate(`pause crawl --backend ${store}`);
-    expect(ran.err).toMatch(/is in use by .*; a daemon has it open: ask that daemon, with --address\n$/);
+    expect(ran.err).toMatch(/is in use by .*; connect to the daemon that has it open with --address\n$/);
     expect(ran.code).toBe(1);
   });
 
@@ -251,7 +251,7 @@ describe("with a daemon", { timeout: 120_000 }, () => {
     const doctor = await coordinate(`doctor --deep --json --backend sqlite:${copy}`);
     expect(doctor.code).toBe(0);
     expect(JSON.parse(doctor.out)).toContainEqual(
-      expect.objectContaining({ about: "store", text: "looked through: no damage" }),
+      expect.objectContaining({ about: "store", text: "checked: no damage" }),
     );
   });
 

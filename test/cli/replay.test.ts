@@ -90,7 +90,7 @@ test("begin, compare, accept, drop", async () => {
     [
       "        2  the same",
       "        2  different",
-      "        1  failed, and had finished before",
+      "        1  failed, but had finished before",
       "",
       "u2",
       "  - result: 2",
@@ -143,7 +143,7 @@ test("begin, compare, accept, drop", async () => {
   expect((await line("replay sums --drop")).out).toBe("Deleted sums-replay.\n");
   const none = await line("replay sums --compare");
   expect(none.code).not.toBe(0);
-  expect(none.err).toMatch(/no replay sums-replay of sums[^]*coordinate replay sums/);
+  expect(none.err).toMatch(/No such replay sums-replay of sums[^]*coordinate replay sums/);
 });
 
 test("only what is selected, under a name of its own, by another task", async () => {
@@ -180,8 +180,10 @@ test("a work spec that is no replay is neither overwritten nor deleted", async (
 
 test("wrong use", async () => {
   expect((await line("replay nowhere")).err).toMatch(/nowhere/);
-  expect((await line("replay sums --as sums")).err).toMatch(/a name of its own/);
-  expect((await line("replay sums --accept --drop")).err).toMatch(/--accept and --drop: one of them/);
+  expect((await line("replay sums --as sums")).err).toMatch(/needs a name other than the work spec's/);
+  expect((await line("replay sums --accept --drop")).err).toMatch(
+    /--accept and --drop: use only one of them/,
+  );
   expect((await line("replay sums --set factor")).err).toMatch(/expected KEY=VALUE, got factor/);
   expect((await line("replay sums -s pending")).err).toMatch(/expected finished or failed, got pending/);
   expect((await line("replay sums --compare --as trial --show x")).err).toMatch(/--show: expected /);

@@ -167,13 +167,13 @@ describe("coordinate top", { concurrent: true, timeout: 180_000 }, () => {
     if (columns === 160) expect(lines.join("\n")).toMatch(/Progress/);
   });
 
-  test("p holds the view, s sorts, a resize redraws", async () => {
+  test("p pauses the view, s sorts, a resize redraws", async () => {
     const shown = await show(
       ["top", "-i", "0.3"],
       [
         { expect: "q quits", send: "p" },
-        { expect: "held still", send: "p" },
-        { expect: "p holds the view", send: "s" },
+        { expect: "paused, p resumes", send: "p" },
+        { expect: "p pauses", send: "s" },
         { expect: "order: done/s", resize: [100, 30] },
         { expect: "Progress", send: "q" },
       ],
@@ -205,11 +205,11 @@ describe("the shell", { timeout: 180_000 }, () => {
         { expect: "No such work unit nope", send: "frobnicate\n" },
         { expect: "no such command frobnicate", send: "summary --colour\n" },
         { expect: "unknown option '--colour'", send: '"\n' },
-        { expect: "is not closed", send: "stat\t" },
+        { expect: "missing closing", send: "stat\t" },
         { expect: "status ", send: "cr\t" },
         { expect: "crawl ", send: "--json\n" },
         { expect: '"num_tasks": 250', send: "delete crawl\n" },
-        { expect: "to go on: ", send: "no\n" },
+        { expect: "to confirm: ", send: "no\n" },
         { expect: "not deleting anything", send: "work_specs\nnamespaces\n" },
         { expect: "weighted", send: "--address http://127.0.0.1:1 summary\n" },
         { expect: "is a daemon running", send: "summary --token secret\n" },

@@ -34,8 +34,8 @@ describe("names", () => {
     }
   });
 
-  test.each(["\\q", "\\x1", "\\u{110000}", "\\"])("%s is no escape", (text) => {
-    expect(() => unescape(text)).toThrow(/is no escape/);
+  test.each(["\\q", "\\x1", "\\u{110000}", "\\"])("%s is not a valid escape", (text) => {
+    expect(() => unescape(text)).toThrow(/is not a valid escape/);
   });
 
   test("in a sentence, a name has visible ends", () => {
@@ -121,7 +121,7 @@ describe("numbers and times", () => {
     [18_720_000, "5 h 12 min"],
     [90_000_000, "1 d 1 h"],
     [-1500, "-1.5 s"],
-    [Infinity, "for ever"],
+    [Infinity, "forever"],
   ])("%d ms is %s", (ms, shown) => expect(duration(ms)).toBe(shown));
 
   test("a rate is shown with its period, and with its burst where it has one", () => {
@@ -202,7 +202,7 @@ describe("the shell's words", () => {
     ["  ", []],
   ])("%s", (line, words) => expect(splitWords(line)).toEqual(words));
 
-  test.each([`"a`, "'a"])("%s is not closed", (line) =>
-    expect(() => splitWords(line)).toThrow(/is not closed/),
+  test.each([`"a`, "'a"])("%s has no closing quote", (line) =>
+    expect(() => splitWords(line)).toThrow(/missing closing/),
   );
 });

@@ -32,7 +32,7 @@ describe("coordinate token", () => {
       expect((await ask("--token", token)).code).toBe(0);
       const other = await ask("--token", token, "--namespace", "other");
       expect(other.code).toBe(1);
-      expect(other.err).toMatch(/the token does not open this/);
+      expect(other.err).toMatch(/the token lacks the rights/);
     } finally {
       await daemon.stop();
     }

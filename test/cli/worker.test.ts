@@ -130,14 +130,14 @@ describe("coordinate worker", () => {
     const missing = cli("none", ["worker", "--tasks", "no-such-tasks.js"]);
     expect(await missing.ended).toBe(1);
     expect(missing.output()).toContain("no-such-tasks.js");
-    expect(missing.output()).not.toContain("This is not expected");
+    expect(missing.output()).not.toContain("This error is unexpected");
   });
 
   test.each([
-    [[], "give --tasks FILE, --runtime LIST or --jobs"],
+    [[], "use --tasks FILE, --runtime LIST or --jobs"],
     [
       ["--runtime", "perl"],
-      "--runtime perl: give --tasks FILE with tasks for it; without one there are python and command",
+      "--runtime perl: needs --tasks FILE with tasks for it; without --tasks, only python and command can run",
     ],
     [["--runtime", "command", "--gb", "lots"], "--gb: expected a number"],
     [["--runtime", "node"], "--runtime node needs --tasks FILE"],
@@ -157,7 +157,7 @@ describe("coordinate run_one", () => {
   test("exits with 2 when there is no work", async () => {
     expect(await one("empty")).toMatchObject({
       code: 2,
-      err: "There was no work for this worker; coordinate explain tells why.\n",
+      err: "There was no work for this worker; coordinate explain shows why.\n",
     });
     expect(await one("empty", "--quiet")).toMatchObject({ code: 2, err: "" });
   });

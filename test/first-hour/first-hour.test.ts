@@ -311,7 +311,7 @@ retryable retryable failed
       );
       expect(out.trim().split("\n")).toEqual([
         expect.stringMatching(
-          `^${option} 127.0.0.1:${port}: another process listens there; stop it, or choose another address`,
+          `^${option} 127.0.0.1:${port}: another process uses this address; stop it, or choose another address`,
         ),
       ]);
       expect(code).toBe(69);
@@ -327,14 +327,14 @@ retryable retryable failed
     [
       ["serve", "--http", "0.0.0.0:0"],
       78,
-      /^--http 0\.0\.0\.0:0 can be reached by others: that needs tokens/,
+      /^--http 0\.0\.0\.0:0 is reachable from other machines: this needs tokens/,
     ],
     [
       ["serve", "--cborrpc", "0.0.0.0:0"],
       78,
-      /^--cborrpc 0\.0\.0\.0:0 can be reached by others: that needs --cborrpc-tls/,
+      /^--cborrpc 0\.0\.0\.0:0 is reachable from other machines: this needs --cborrpc-tls/,
     ],
-    [["serve", "--htpp", "x"], 78, /^--htpp: there is no such option; did you mean --http\?/],
+    [["serve", "--htpp", "x"], 78, /^--htpp: no such option; did you mean --http\?/],
     [
       ["serve", "--backend", "sqlite:hello.mjs", "--http", "127.0.0.1:0"],
       69,
@@ -343,11 +343,11 @@ retryable retryable failed
     [
       ["serve", "--backend", "memory:", "--tls-cert", "hello.mjs", "--tls-key", "hello.mjs"],
       78,
-      /^--tls-cert hello\.mjs: not a certificate in PEM form/,
+      /^--tls-cert hello\.mjs: not a certificate in PEM format/,
     ],
     [["serve", "--data-dir", "/proc/nowhere", "--http", "127.0.0.1:0"], 69, /^--data-dir \/proc\/nowhere: /],
     [["sumary"], 2, /no such command sumary; did you mean summary\?/],
-    [["worker"], 2, /to run a worker give --tasks FILE, --runtime LIST or --jobs/],
+    [["worker"], 2, /to run a worker, use --tasks FILE, --runtime LIST or --jobs/],
   ])("coordinate %j ends with %i and says why", long, async (words, code, said) => {
     const ran = await coordinate(...words);
     expect(ran.out).toMatch(said);
@@ -480,7 +480,7 @@ await coordinate.close();
 
     expect((await run(process.execPath, ["add.mjs"])).out).toMatch(/available: 3/);
     const waits =
-      /^Work waits and no worker is active: 3 units of order\.$/m.exec(page)?.[0] ?? "no such line";
+      /^Work is waiting and no worker is active: 3 units of order\.$/m.exec(page)?.[0] ?? "no such line";
     expect((await coordinate("explain", ...there)).out).toContain(waits);
 
     const worker = spawn(process.execPath, ["worker.mjs"], {
@@ -532,13 +532,13 @@ await coordinate.close();
       await coordinate("load", "-w", "spec.yaml", "-u", "units.txt", "--no-journal", ...store),
     ).toMatchObject({ code: 0 });
     expect((await coordinate("explain", ...store)).out).toMatch(
-      /^Work waits and no worker is active: 2 units of shout\.\n/,
+      /^Work is waiting and no worker is active: 2 units of shout\.\n/,
     );
     const one = ["run_one", "--runtime", "command", "--limit-count", "2", ...store];
     expect(await coordinate(...one)).toMatchObject({ code: 0 });
     expect(await coordinate("run_one", "--runtime", "command", ...store)).toEqual({
       code: 2,
-      out: "There was no work for this worker; coordinate explain tells why.\n",
+      out: "There was no work for this worker; coordinate explain shows why.\n",
     });
     expect((await coordinate("summary", ...store)).out).toMatch(/shout +0 +0 +0 +0 +0 +2 +2/);
   });

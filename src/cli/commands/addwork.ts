@@ -21,23 +21,20 @@ interface Options extends BulkOptions, NamingOptions {
 export default command<Options>({
   define: (it) => {
     defineBulk(defineNaming(it))
-      .option(
-        "--sync",
-        "the input is the whole list: add what is new or changed, leave alone what is the same",
-      )
+      .option("--sync", "treat the input as the full list: add new and changed units, leave the others alone")
       .option("--prune", "with --sync: delete units that are not in the list")
-      .option("--dry-run", "with --sync: only tell what would be done")
+      .option("--dry-run", "with --sync: print what would change, and change nothing")
       .option(
         "--manifest <file>",
-        "with --sync: where to note what the list was; in the user's state directory if not given",
+        "with --sync: file that records the last list (default: in the user's state directory)",
       )
-      .option("-y, --yes", "with --prune: also when the list is empty")
+      .option("-y, --yes", "with --prune: delete all units when the list is empty")
       .addHelpText("after", forms);
   },
   run: async (context, { args, options }) => {
     const workSpec = await readOneSpec(args, options);
     if (options.sync !== true && (options.prune === true || options.dryRun === true))
-      throw new UsageError("--prune and --dry-run belong to --sync");
+      throw new UsageError("--prune and --dry-run need --sync");
     await requireWorkSpec(context, workSpec);
     if (options.sync === true) return runSync(context, workSpec, options);
     const { bad, complete } = await runLoad(context, workSpec, options);
@@ -46,21 +43,23 @@ export default command<Options>({
 });
 
 const forms = `
-A line of JSON is one of
+A line of JSON has one of these forms:
   {"name": "u1", "data": {"url": "…"}, "priority": 5, "delay": 60,
    "partition": "tenant-1"}
   {"u1": {"url": "…"}, "u2": {}}                  several units by name
   ["u1", {"url": "…"}, {"priority": 5}]
   "u1"
 Empty lines and lines that begin with # are skipped. Adding a unit that exists replaces its data; one that was
-finished or failed becomes available again. --on-conflict says otherwise: replace also takes a unit that runs from
-its worker, data keeps priority and delay, ignore leaves the unit alone, refuse makes such a line a bad one.`;
+finished or failed becomes available again. --on-conflict changes this: replace also takes a running unit from
+its worker, data keeps priority and delay, ignore leaves the unit alone, refuse treats the line as bad.`;
 
 async function runSync(context: Context, workSpec: string, options: Options): Promise<number> {
   if (options.resume === true || options.restart === true)
-    throw new UsageError("--sync has nothing to resume: run again, it adds only what is missing");
+    throw new UsageError(
+      "--resume and --restart do not apply to --sync: a second run adds only what is missing",
+    );
   if (options.onConflict !== undefined)
-    throw new UsageError("--on-conflict: --sync decides by itself what becomes of units that exist");
+    throw new UsageError("--on-conflict does not apply to --sync, which compares existing units itself");
   const { coordinate, ns } = await context.work();
   const { where } = await context.opened();
   const input = await openInput(context, options);
@@ -91,7 +90,7 @@ async function runSync(context: Context, workSpec: string, options: Options): Pr
   } catch (error) {
     progress.stop();
     if (context.signal.aborted)
-      throw new CommandError("interrupted", "run again: only what is missing is added");
+      throw new CommandError("interrupted", "run the command again to add what is missing");
     throw error;
   } finally {
     source.close();
@@ -109,11 +108,11 @@ function reportSync(context: Context, name: string, result: SyncResult, { dryRun
   const parts = [
     `${count(added)} ${would}added`,
     `${count(changed)} changed`,
-    `${count(same)} the same`,
-    ...(uncompared > 0 ? [`${count(uncompared)} left alone, for workers wrote into them`] : []),
+    `${count(same)} unchanged`,
+    ...(uncompared > 0 ? [`${count(uncompared)} not compared because workers changed them`] : []),
     prune === true
       ? `${count(dryRun === true ? vanished : deleted)} ${would}deleted`
-      : `${count(vanished)} stored and not in the list`,
+      : `${count(vanished)} stored but not in the list`,
     ...(bad > 0 ? [counted(bad, "bad line")] : []),
   ];
   out.line(`${counted(listed, "unit")} in ${quote(name)}: ${parts.join(", ")}`);

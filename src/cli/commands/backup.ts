@@ -6,12 +6,12 @@ import { bytes } from "../units.ts";
 
 export default command<{ check?: boolean }>({
   define: (it) => {
-    it.argument("<file>", "the copy; it must not exist")
-      .option("--check", "look the copy through when it is made")
+    it.argument("<file>", "file to write; it must not exist")
+      .option("--check", "check the integrity of the copy")
       .addHelpText(
         "after",
-        "\nNeeds --backend sqlite:PATH. The daemon that has the store open may go on working: the copy is the store as" +
-          "\nit is at one moment. To go back to it, stop the daemon and start it with the copy.",
+        "\nNeeds --backend sqlite:PATH. A daemon can keep using the store meanwhile: the copy is a consistent snapshot." +
+          "\nTo restore it, stop the daemon and start it with the copy.",
       );
   },
   run: async (context, { args: [file = ""], options }) => {
@@ -19,7 +19,7 @@ export default command<{ check?: boolean }>({
     const { sqlite, where } = await context.opened();
     if (sqlite === null)
       throw new CommandError(
-        `backup copies an SQLite store, and ${where} is none`,
+        `backup copies SQLite stores, and ${where} is not one`,
         "give --backend sqlite:PATH; for PostgreSQL use pg_dump",
       );
     let told = 0;

@@ -13,27 +13,27 @@ interface Options {
 export default command<Options>({
   define: (it) =>
     it
-      .argument("[batch...]", "only these; without one, all")
-      .option("--cancel", "cancel the units of these that have not ended")
-      .option("--retry", "run the failed units of these again"),
+      .argument("[batch...]", "batches to show (default: all)")
+      .option("--cancel", "cancel the unfinished units of these batches")
+      .option("--retry", "run the failed units of these batches again"),
   run: async (context, { args, options }) => {
     const { out } = context;
     const { coordinate, ns } = await context.work();
     const change = options.cancel === true ? "cancel" : options.retry === true ? "retry" : null;
     if (options.cancel === true && options.retry === true)
-      throw new UsageError("--cancel and --retry: only one of them");
-    if (change !== null && args.length === 0) throw new UsageError(`--${change}: name the batches`);
+      throw new UsageError("--cancel and --retry: use only one of them");
+    if (change !== null && args.length === 0) throw new UsageError(`--${change} needs the names of batches`);
     const rows: BatchRow[] = [];
     if (args.length === 0)
       for await (const row of eachRow((from) => coordinate.listBatches(ns, from))) rows.push(row);
     for (const [i, row] of (args.length === 0 ? [] : await coordinate.getBatches(ns, args)).entries()) {
-      if (row === null) throw new CommandError(`there is no batch ${quote(args[i] ?? "")}`);
+      if (row === null) throw new CommandError(`no such batch ${quote(args[i] ?? "")}`);
       rows.push(row);
     }
     if (change !== null) {
       let total = 0;
       for (const { name } of rows) total += await coordinate.changeBatch(ns, name, change);
-      out.line(`${change === "cancel" ? "Cancelled" : "Again available:"} ${counted(total, "work unit")}.`);
+      out.line(`${change === "cancel" ? "Cancelled" : "Retried"} ${counted(total, "work unit")}.`);
       return exit.done;
     }
     if (out.json) out.printJson(rows);
@@ -54,7 +54,7 @@ export default command<Options>({
           count(finished),
           count(failed),
           then?.workSpec ?? "",
-          doneTime > 0 ? "ended" : sealed ? "open" : "being filled",
+          doneTime > 0 ? "ended" : sealed ? "in progress" : "not sealed",
         ]),
       );
     return exit.done;

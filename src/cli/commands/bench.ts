@@ -31,18 +31,18 @@ const actions = ["add", "do", "clear"] as const;
 
 export default command<Options>({
   define: (it) => {
-    it.argument("[action]", "add, do or clear only; without one all three, on a work spec of its own")
-      .option("--units <n>", "how many to add; 10000")
-      .option("--work <n>", "how many to claim and finish; all")
-      .option("--batch <n>", "units in one request; 100")
-      .option("--concurrency <n>", "requests at once; 8")
-      .option("--bytes <n>", "data of each unit, about; 40")
+    it.argument("[action]", "add, do or clear (default: all three, on a temporary work spec)")
+      .option("--units <n>", "units to add (default: 10000)")
+      .option("--work <n>", "units to claim and finish (default: all)")
+      .option("--batch <n>", "units per request (default: 100)")
+      .option("--concurrency <n>", "concurrent requests (default: 8)")
+      .option("--bytes <n>", "approximate size of the data of a unit (default: 40)")
       .option("--spec <name>", "the work spec")
-      .option("--keep", "do not delete the work spec afterwards")
+      .option("--keep", "keep the work spec afterwards")
       .addHelpText(
         "after",
-        "\nThe last line is one JSON object: add_per_s, work_per_s and what was measured. Names and data are made before" +
-          "\nthe clock starts. Whoever else works in the namespace does not get these units, unless it asks for all specs.",
+        "\nThe last line is one JSON object: add_per_s, work_per_s and what was measured. Names and data are generated before" +
+          "\nthe clock starts. Other workers of the namespace do not get these units, unless they claim from all work specs.",
       );
   },
   run: async (context, { args: [action], options }) => {
@@ -64,10 +64,10 @@ export default command<Options>({
     if (action === undefined && (there ?? null) !== null)
       throw new CommandError(
         `${quote(plan.spec)} exists`,
-        "bench makes its own work spec and deletes it; give another --spec",
+        "bench creates and deletes its work spec; choose another --spec",
       );
     if (action === "do" && (there ?? null) === null)
-      throw new CommandError(`${quote(plan.spec)} does not exist`, "coordinate bench add makes it");
+      throw new CommandError(`${quote(plan.spec)} does not exist`, "coordinate bench add creates it");
     const result: Record<string, unknown> = {};
     try {
       if (action !== "do") Object.assign(result, await add(context, plan, (there ?? null) === null));
@@ -94,10 +94,7 @@ async function add(context: Context, plan: Plan, make: boolean): Promise<Record<
   const { coordinate, ns } = await context.work();
   if (make) await coordinate.setWorkSpecs(ns, [{ data: jsonData(JSON.stringify({ name: plan.spec })) }]);
   const batches = prepare(plan);
-  tell(
-    context,
-    `adding ${count(plan.units)} units to ${quote(plan.spec)}, ${count(plan.batch)} in a request`,
-  );
+  tell(context, `adding ${count(plan.units)} units to ${quote(plan.spec)}, ${count(plan.batch)} per request`);
   let at = 0;
   const seconds = await timed(() =>
     inFlight(plan.concurrency, () => {
@@ -149,7 +146,7 @@ async function work(context: Context, plan: Plan): Promise<Record<string, number
     }),
   );
   const perSecond = done / seconds;
-  tell(context, `did ${count(done)} in ${seconds.toFixed(2)} s: ${rate(perSecond)}`);
+  tell(context, `finished ${count(done)} in ${seconds.toFixed(2)} s: ${rate(perSecond)}`);
   return { work: done, work_seconds: round(seconds), work_per_s: Math.round(perSecond) };
 }
 

@@ -27,12 +27,16 @@ interface Options extends NamingOptions {
 export default command<Options>({
   define: (it) => {
     defineNaming(it, "some")
-      .option("-a, --all", "all units that have not ended")
-      .option("-s, --status <status>", "only these: available, delayed, blocked, pending", repeatedWords)
-      .option("--prefix <text>", "only names that begin so")
+      .option("-a, --all", "all units that have not ended yet")
+      .option(
+        "-s, --status <status>",
+        "only units with this status: available, delayed, blocked, pending",
+        repeatedWords,
+      )
+      .option("--prefix <text>", "only units whose names begin with this text")
       .option("--label <label>", "only units with this label")
       .option("--why <text>", "the reason, kept in the unit's traceback")
-      .option("--by <name>", "who cancels; your user name if not given");
+      .option("--by <name>", "who cancels (default: your user name)");
   },
   run: async (context, { args, options }) => {
     const { workSpec, units } = await readNaming(args, options);
@@ -50,7 +54,7 @@ export default command<Options>({
     const by = options.by ?? userInfo().username;
     const cancelled = await coordinate.cancelWorkUnits(ns, workSpec, selection, { by, ...why });
     if (out.json) out.printJson({ cancelled });
-    else if (cancelled === 0) out.line("Nothing to do: what was named has ended already.");
+    else if (cancelled === 0) out.line("Nothing to do: these units have already ended.");
     else out.line(`Cancelled ${counted(cancelled, "work unit")}.`);
     return cancelled === 0 ? exit.nothing : exit.done;
   },
@@ -65,8 +69,8 @@ function select(units: readonly string[], options: Options): WorkUnitSelection {
     ...(options.label !== undefined && { label: options.label }),
   };
   if (options.all === true && units.length > 0)
-    throw new UsageError("--all and the names of units: give one of them");
+    throw new UsageError("--all and names of units: use only one of them");
   if (options.all !== true && Object.keys(selection).length === 0)
-    throw new UsageError("which units? their names, --status, --prefix, --label, or --all");
+    throw new UsageError("no units given: use their names, --status, --prefix, --label or --all");
   return options.all === true ? { ...selection, all: true } : selection;
 }

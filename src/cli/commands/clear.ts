@@ -18,10 +18,10 @@ export default command<Options>({
     defineSelecting(defineNaming(it, "some"))
       .option(
         "-s, --status <status>",
-        `only these: ${workUnitStatuses.join(", ")}; may be repeated`,
+        `only units with this status: ${workUnitStatuses.join(", ")}; may be repeated`,
         repeatedWords,
       )
-      .option("-y, --yes", "do not ask")
+      .option("-y, --yes", "do not ask for confirmation")
       .addHelpText(
         "after",
         "\nWithout names, a status or another condition, all units of the work spec are deleted.",
@@ -62,7 +62,7 @@ export default command<Options>({
       Object.keys(selected).length === 0 &&
       !context.compat
     )
-      throw new CommandError(`${counted(units.length - removed, "work unit")} of those named did not exist`);
+      throw new CommandError(`${counted(units.length - removed, "work unit")} did not exist`);
     return exit.done;
   },
 });

@@ -41,11 +41,14 @@ function readDumpWord(word: string | undefined, what: string): DumpWord {
 
 export default command<Options>({
   define: (it) => {
-    it.argument("[what]", "full, effective (what differs from the defaults; if nothing is said) or default")
+    it.argument(
+      "[what]",
+      "full, effective (only what differs from the defaults) or default (default: effective)",
+    )
       .option("-o, --output <file>", "write to a file")
-      .option("--sources", "tell where each setting comes from that somebody gave")
-      .option("--check", "only look whether everything is right")
-      .option("--daemon", "the settings that the daemon runs with, as JSON; a token needs scope admin")
+      .option("--sources", "print where each setting comes from, except defaults")
+      .option("--check", "only check the configuration")
+      .option("--daemon", "print the settings of the running daemon as JSON; needs a token with scope admin")
       .option("--schema", "print the JSON Schema of configuration files, for an editor");
   },
   run: async (context, { args, options }) => {
@@ -59,7 +62,7 @@ export default command<Options>({
     const configuration = await context.configuration();
     for (const warning of configuration.warnings) out.remark(show(warning));
     if (options.check === true) {
-      out.line(`${show(configuration.file ?? "no file")}: nothing wrong`);
+      out.line(`${show(configuration.file ?? "no file")}: valid`);
       return exit.done;
     }
     const text = options.sources === true ? sources(configuration) : dumpConfiguration(configuration, word);
@@ -77,7 +80,7 @@ export default command<Options>({
 
 async function printDaemon(context: Context): Promise<number> {
   const { rest, where } = await context.opened();
-  if (rest === null) throw new CommandError(`${where}: a daemon tells its settings over HTTP alone`);
+  if (rest === null) throw new CommandError(`${where}: a daemon shows its settings only over HTTP`);
   context.out.printJson(await rest.daemonConfig());
   return exit.done;
 }

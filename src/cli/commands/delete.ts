@@ -7,9 +7,9 @@ import { count, counted } from "../units.ts";
 
 export default command<{ yes?: boolean }>({
   define: (it) => {
-    it.argument("[work-spec...]", "only these work specs; without one, everything in the namespace")
-      .option("-y, --yes", "do not ask")
-      .addHelpText("after", "\nDeletes work specs with their units and attempts. There is no way back.");
+    it.argument("[work-spec...]", "work specs to delete (default: everything in the namespace)")
+      .option("-y, --yes", "do not ask for confirmation")
+      .addHelpText("after", "\nDeletes work specs with their units and attempts. This cannot be undone.");
   },
   run: async (context, { args: specs, options }) => {
     const { out } = context;
@@ -32,7 +32,7 @@ export default command<{ yes?: boolean }>({
       const word = specs.length > 0 ? (specs[0] ?? "") : ns === "" ? "default" : ns;
       const of = specs.length > 0 ? "the work spec" : "the namespace";
       const answer = await context.ask(
-        `This deletes ${what}.\nType the name of ${of}, ${quote(word)}, to go on: `,
+        `This deletes ${what}.\nType the name of ${of}, ${quote(word)}, to confirm: `,
       );
       if (answer?.trim() !== word && answer?.trim() !== show(word)) {
         out.line("not deleting anything");

@@ -32,9 +32,9 @@ const styles: Readonly<Record<Grade, Style>> = { ok: "green", note: "yellow", wr
 
 export default command<{ deep?: boolean }>({
   define: (it) => {
-    it.option("--deep", "look through a whole SQLite file for damage").addHelpText(
+    it.option("--deep", "check the whole SQLite file for damage").addHelpText(
       "after",
-      "\nExits with 1 when something is wrong; what is only worth knowing is a note.",
+      "\nExits with 1 when something is wrong. Notes do not change the exit code.",
     );
   },
   run: async (context, { options }) => {
@@ -98,14 +98,13 @@ function adviceOf(error: unknown, store: boolean): string {
   if (error instanceof CommandError) return `${error.hint[0]?.toUpperCase() ?? ""}${error.hint.slice(1)}.`;
   const code = typeof error === "object" && error !== null && "code" in error ? String(error.code) : "";
   if (code === "unauthorized")
-    return "Give a token: COORDINATE_TOKEN, or --token. coordinate token create makes one.";
+    return "Set COORDINATE_TOKEN or --token. coordinate token create creates a token.";
   if (code === "forbidden")
-    return "This token does not open the namespace; coordinate token list tells what it opens.";
+    return "This token has no access to the namespace; coordinate token list shows its namespaces and scopes.";
   if (code === "not_coordinate")
-    return "Something else answers at this address; a daemon serves REST on port 5980.";
-  if (store)
-    return "Is the path right, and may you read it? Only one process at a time owns an SQLite store.";
-  return "Start a daemon with coordinate serve, or say where it is with --address or COORDINATE_ADDRESS.";
+    return "Another program answers at this address; a daemon serves REST on port 5980.";
+  if (store) return "Check the path and its permissions. Only one process at a time can own an SQLite store.";
+  return "Start a daemon with coordinate serve, or give its address with --address or COORDINATE_ADDRESS.";
 }
 
 /** Checks the daemon's version and whether its clock agrees with ours. */
@@ -125,22 +124,22 @@ async function aboutDaemon(context: Context, tell: Tell): Promise<void> {
         "daemon",
         "note",
         `version ${theirs}, this is ${version}`,
-        "Bring both to one version; the daemon first.",
+        "Upgrade both to the same version, the daemon first.",
       );
     const date = Date.parse(answer.headers.get("date") ?? "");
     // the Date header is in whole seconds: assume the middle of the second
     const skew = date + 500 - (sent + received) / 2;
-    if (Number.isNaN(date)) tell("clock", "note", "the daemon does not tell its time");
+    if (Number.isNaN(date)) tell("clock", "note", "the daemon does not send its time");
     else if (Math.abs(skew) > 2500 + (received - sent))
       tell(
         "clock",
         "note",
         `the daemon's clock differs from this one by ${duration(Math.abs(skew))}`,
-        "Times shown here are off by that. Run a time service on both machines.",
+        "Times shown here are off by that much. Synchronize both clocks, for example with NTP.",
       );
     else tell("clock", "ok", "agrees with the daemon's");
   } catch (error) {
-    tell("daemon", "note", `its version is not known: ${messageOf(error)}`);
+    tell("daemon", "note", `its version is unknown: ${messageOf(error)}`);
   }
 }
 
@@ -157,15 +156,25 @@ async function aboutSqlite({ sqlite, where }: Opened, tell: Tell, deep: boolean)
     tell(
       "store",
       "note",
-      `its write-ahead log has ${bytes(facts.logBytes)}`,
-      "A reader that stays open keeps it from shrinking.",
+      `the write-ahead log has ${bytes(facts.logBytes)}`,
+      "A long-running reader keeps it from shrinking.",
     );
   const free = facts.freePages * facts.pageSize;
   if (free > facts.fileBytes / 2 && free > 64 * 1024 * 1024)
-    tell("store", "note", `${bytes(free)} of it are free`, "A backup, put in its place, is smaller.");
+    tell(
+      "store",
+      "note",
+      `${bytes(free)} of the file is unused`,
+      "Replace the file with a backup of it, which is smaller.",
+    );
   const mode = statSync(file).mode & 0o777;
   if ((mode & 0o077) !== 0)
-    tell("rights", "note", `${file} may be read by others (mode ${mode.toString(8)})`, `chmod 600 ${file}`);
+    tell(
+      "rights",
+      "note",
+      `${file} can be read by other users (mode ${mode.toString(8)})`,
+      `chmod 600 ${file}`,
+    );
   try {
     accessSync(path.dirname(path.resolve(file)), constants.W_OK);
     accessSync(file, constants.W_OK);
@@ -173,8 +182,8 @@ async function aboutSqlite({ sqlite, where }: Opened, tell: Tell, deep: boolean)
     tell(
       "rights",
       "wrong",
-      `${file} or its directory cannot be written by this user`,
-      "Run as its owner; SQLite writes beside the file too.",
+      `${file} or its directory is not writable for this user`,
+      "Run as its owner; SQLite also creates files next to it.",
     );
   }
   const disk = statfsSync(path.dirname(path.resolve(file)));
@@ -183,19 +192,19 @@ async function aboutSqlite({ sqlite, where }: Opened, tell: Tell, deep: boolean)
     tell(
       "disk",
       "wrong",
-      `only ${bytes(room)} are left`,
-      "A store that cannot grow refuses work: make room, or move it.",
+      `only ${bytes(room)} free`,
+      "A full disk makes the store refuse work: free some space, or move the store.",
     );
-  else tell("disk", "ok", `${bytes(room)} are left`);
+  else tell("disk", "ok", `${bytes(room)} free`);
   if (!deep) return;
   const { ok, problems } = await sqlite.check();
-  if (ok) tell("store", "ok", "looked through: no damage");
+  if (ok) tell("store", "ok", "checked: no damage");
   else
     tell(
       "store",
       "wrong",
       `damaged: ${problems.slice(0, 3).join("; ")}`,
-      "Go back to a backup, and look at the disk.",
+      "Restore a backup, and check the disk.",
     );
 }
 
@@ -223,7 +232,7 @@ async function aboutRights(context: Context, { rest, coordinate }: Opened, tell:
       "rights",
       "note",
       `${who} may ${may.join(", ") || "nothing"}, but not ${mayNot.join(", ")}`,
-      "coordinate token create --scope makes one that may.",
+      "coordinate token create --scope creates one with more rights.",
     );
 }
 
@@ -238,7 +247,12 @@ async function aboutWork(context: Context, tell: Tell, tellFirst: Tell): Promise
     return;
   }
   if (tally.length === 0) {
-    tell("work", "note", await aboutEmptyNamespace(coordinate, ns), "coordinate namespaces lists all.");
+    tell(
+      "work",
+      "note",
+      await aboutEmptyNamespace(coordinate, ns),
+      "coordinate namespaces lists all namespaces.",
+    );
     return;
   }
   const sum = (status: "available" | "pending" | "failed"): number =>
@@ -268,7 +282,7 @@ async function aboutWork(context: Context, tell: Tell, tellFirst: Tell): Promise
     tellFirst(
       "workers",
       "note",
-      `work waits and no worker is active: ${stuckText(stuck)}`,
+      `work is waiting and no worker is active: ${stuckText(stuck)}`,
       "coordinate worker starts one.",
     );
   else if (stuck.length > 0)
@@ -276,11 +290,16 @@ async function aboutWork(context: Context, tell: Tell, tellFirst: Tell): Promise
       "workers",
       // not a problem when an operator told the workers to idle or terminate
       settings.desired === "run" ? "wrong" : "note",
-      `work waits and no active worker can take it: ${stuckText(stuck)}`,
-      `coordinate explain ${quote(stuck[0]?.workSpec ?? "")} tells why.`,
+      `work is waiting and no active worker can take it: ${stuckText(stuck)}`,
+      `coordinate explain ${quote(stuck[0]?.workSpec ?? "")} shows why.`,
     );
   if (settings.desired !== "run")
-    tell("workers", "note", `all were told to ${settings.desired}`, "coordinate mode run lets them go on.");
+    tell(
+      "workers",
+      "note",
+      `all workers were told to ${settings.desired}`,
+      "Start them again with coordinate mode run.",
+    );
 }
 
 async function aboutPaused(
@@ -299,7 +318,7 @@ async function aboutPaused(
       `${paused
         .map(({ name }) => quote(name))
         .slice(0, 5)
-        .join(", ")}: paused, and units wait`,
+        .join(", ")}: paused, and units are waiting`,
       `coordinate resume ${quote(paused[0]?.name ?? "")}`,
     );
 }

@@ -19,10 +19,10 @@ interface Options {
 
 export default command<Options>({
   define: (it) => {
-    it.argument("[work-spec...]", "only these; without one, all")
-      .option("--runtime <name>", "as a worker that asks for this runtime; may be repeated", repeated)
-      .option("--gb <n>", "as a worker that has so much memory")
-      .option("--labels <list>", "as a worker that has these labels; may be repeated", repeated);
+    it.argument("[work-spec...]", "work specs to explain (default: all)")
+      .option("--runtime <name>", "answer for a worker with this runtime; may be repeated", repeated)
+      .option("--gb <n>", "answer for a worker with this much memory, in GB")
+      .option("--labels <list>", "answer for a worker with these labels; may be repeated", repeated);
   },
   run: async (context, { args, options }) => {
     const { coordinate, ns } = await context.work();
@@ -50,7 +50,7 @@ export default command<Options>({
     }
     if (explained.length === 0) {
       context.out.sentence(
-        `Nothing can run: ${await aboutEmptyNamespace(coordinate, ns)}. coordinate load and coordinate flow make work specs.`,
+        `Nothing can run: ${await aboutEmptyNamespace(coordinate, ns)}. Create work specs with coordinate load or coordinate flow.`,
       );
       return exit.done;
     }
@@ -98,7 +98,7 @@ export function stuckText(stuck: readonly Explained[]): string {
 
 function tellStuck({ out }: Context, stuck: readonly Explained[], askers: number): void {
   const who = askers === 0 ? "no worker is active" : "no active worker can take it";
-  out.sentence(`${out.paint("red", `Work waits and ${who}`)}: ${stuckText(stuck)}.`);
+  out.sentence(`${out.paint("red", `Work is waiting and ${who}`)}: ${stuckText(stuck)}.`);
 }
 
 /** Work specs that may be chosen now come first, the likeliest before the others. */
@@ -109,14 +109,14 @@ function verdict({ out }: Context, explained: readonly Explained[], tally: reado
   const open = explained.filter(({ excluded }) => excluded === null);
   const pending = tally.reduce((sum, { counts }) => sum + counts.pending, 0);
   const running =
-    pending > 0 ? ` ${counted(pending, "work unit")} ${pending === 1 ? "is" : "are"} being worked on.` : "";
+    pending > 0 ? ` ${counted(pending, "work unit")} ${pending === 1 ? "is" : "are"} running.` : "";
   if (open.length > 0) {
     const [first] = open;
     const what =
       open.length === 1
         ? `from ${quote(first?.workSpec ?? "")}`
         : `from one of ${counted(open.length, "work spec")}`;
-    out.sentence(`${out.paint("green", "A worker that asks now is given work")} ${what}.${running}`);
+    out.sentence(`${out.paint("green", "A worker that claims now gets work")} ${what}.${running}`);
     return;
   }
   const waiting = tally.reduce((sum, { counts }) => sum + counts.available, 0);
@@ -124,7 +124,7 @@ function verdict({ out }: Context, explained: readonly Explained[], tally: reado
     waiting > 0
       ? `although ${counted(waiting, "work unit")} ${waiting === 1 ? "is" : "are"} available`
       : "because nothing is available";
-  out.sentence(`${out.paint("yellow", "A worker that asks now is given nothing")}, ${why}.${running}`);
+  out.sentence(`${out.paint("yellow", "A worker that claims now gets nothing")}, ${why}.${running}`);
 }
 
 function aboutWorkers(
@@ -139,9 +139,9 @@ function aboutWorkers(
       : `${count(active)} workers are`;
   if (settings.desired !== "run")
     out.sentence(
-      `All workers of this namespace were told to ${settings.desired}; coordinate mode run lets them go on.`,
+      `All workers of this namespace were told to ${settings.desired}; start them again with coordinate mode run.`,
     );
-  if (active === 0) out.sentence("No worker is active. coordinate worker starts one.");
+  if (active === 0) out.sentence("No worker is active. Start one with coordinate worker.");
   else if (active > 0)
     out.sentence(
       `${number} active${slots > 0 ? `, with ${counted(slots, "slot")}` : ""}${idle > 0 && settings.desired === "run" ? `; ${count(idle)} of them ${idle === 1 ? "was" : "were"} told not to run` : ""}.`,
@@ -149,22 +149,23 @@ function aboutWorkers(
 }
 
 const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) => string>> = {
-  paused: (name) => `coordinate resume ${name} lets it go on.`,
-  not_before: (name) => `coordinate set ${name} not_before=now starts it at once.`,
-  no_weight: (name) => `coordinate set ${name} weight=20 gives it a share.`,
-  max_running: (name) => `More may run when one of them ends, or after coordinate set ${name} max_running=N.`,
+  paused: (name) => `Resume it with coordinate resume ${name}.`,
+  not_before: (name) => `Start it now with coordinate set ${name} not_before=now.`,
+  no_weight: (name) => `Give it a share with coordinate set ${name} weight=20.`,
+  max_running: (name) =>
+    `More units start when one of them ends. Raise the limit with coordinate set ${name} max_running=N.`,
   breaker: (name) =>
-    `It goes on by itself when a probe finishes; coordinate resume ${name} lets it go on at once. coordinate failures ${name} shows what failed.`,
+    `It resumes by itself when a probe finishes, or now with coordinate resume ${name}. coordinate failures ${name} shows the errors.`,
   rate: (name) =>
-    `More may begin then; coordinate set ${name} shows what is set, and the rate stands in the work spec.`,
+    `More units start then. The rate is set in the work spec; coordinate set ${name} shows its settings.`,
   limit: () =>
-    "More may begin when units under that limit end, or its rate allows it: see coordinate limits.",
-  partitions: () => "More may begin when units of these partitions end, or when their rates allow it.",
+    "More units start when units under that limit end or its rate allows it; see coordinate limits.",
+  partitions: () => "More units start when units of these partitions end or their rates allow it.",
   lower_priority: (name) =>
-    `Its turn comes when those have no work, or after coordinate set ${name} priority=N.`,
+    `Its turn comes when those have no work. Raise its priority with coordinate set ${name} priority=N.`,
   enough_running: () => "Its turn comes when others have caught up, or when some of its units end.",
-  schedule_not_due: () => "coordinate schedules shows the runs to come.",
-  continuous_not_due: (name) => `coordinate set ${name} next_continuous=now makes one at once.`,
+  schedule_not_due: () => "coordinate schedules shows the next runs.",
+  continuous_not_due: (name) => `Make one now with coordinate set ${name} next_continuous=now.`,
 };
 
 /** A reason of the scheduler is either a predicate of the work spec ("has no work") or a sentence about others. */
@@ -209,11 +210,11 @@ function aboutSpec(
   for (const { reason, workers } of unable) out.sentence(`    ${listed(workers, 3)}: ${reason}`, "      ");
   if (able.length === 0 && unable.some(({ reason }) => / needs .* GB/.test(reason)))
     out.sentence(
-      `  Start a worker with more memory, or say that it needs none: coordinate set ${quote(one.workSpec)} min_gb=0.`,
+      `  Start a worker with more memory, or remove the requirement with coordinate set ${quote(one.workSpec)} min_gb=0.`,
       "  ",
     );
   if (able.length === 0 && unable.some(({ reason }) => reason.includes(" requires ")))
-    out.sentence("  No worker has what it requires: start one with coordinate worker --labels.", "  ");
+    out.sentence("  No worker has the required labels: start one with coordinate worker --labels.", "  ");
   if (one.excluded === "no_work") noWork(out, { delayed, blocked, failed }, quote(one.workSpec));
 }
 
@@ -235,7 +236,7 @@ function noWork(
 ): void {
   if (delayed > 0)
     out.sentence(
-      `  ${counted(delayed, "unit")} wait${delayed === 1 ? "s" : ""} for a time: coordinate work_units ${name} -s delayed --details.`,
+      `  ${counted(delayed, "unit")} ${delayed === 1 ? "is" : "are"} delayed: coordinate work_units ${name} -s delayed --details.`,
       "  ",
     );
   if (blocked > 0)
@@ -245,7 +246,7 @@ function noWork(
     );
   if (failed > 0)
     out.sentence(
-      `  ${counted(failed, "unit")} failed: coordinate retry ${name} --all has them done again.`,
+      `  ${counted(failed, "unit")} failed: run them again with coordinate retry ${name} --all.`,
       "  ",
     );
 }

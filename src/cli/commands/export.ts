@@ -25,12 +25,16 @@ interface Options extends SelectingOptions {
 export default command<Options>({
   define: (it) => {
     defineSelecting(it)
-      .option("-W, --work-spec-name <name>", "only this work spec; repeat for several", repeated)
-      .option("-o, --output <file>", "write to a file; .gz is compressed")
-      .option("-s, --status <status>", `only units that are ${workUnitStatuses.join(", ")}; repeat`, repeated)
-      .option("--attempts", "with every attempt of every unit")
-      .option("--specs-only", "work specs without units")
-      .option("-q, --quiet", "no progress");
+      .option("-W, --work-spec-name <name>", "only this work spec; may be repeated", repeated)
+      .option("-o, --output <file>", "write to this file; compressed if it ends in .gz")
+      .option(
+        "-s, --status <status>",
+        `only units with this status: ${workUnitStatuses.join(", ")}; may be repeated`,
+        repeated,
+      )
+      .option("--attempts", "include all attempts of each unit")
+      .option("--specs-only", "export work specs without their units")
+      .option("-q, --quiet", "show no progress");
   },
   run: async (context, { options }) => {
     const { coordinate, ns } = await context.work();

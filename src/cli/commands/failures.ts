@@ -7,10 +7,10 @@ import { count, counted, relative } from "../units.ts";
 
 export default command({
   define: (it) => {
-    it.argument("[work-spec]", "only of this one").addHelpText(
+    it.argument("[work-spec]", "only this work spec").addHelpText(
       "after",
-      "\nThe first column names a group for --error of retry, clear, prioritize and export. Numbers, ids, paths and" +
-        "\nquoted values are taken out of errors; example and tries are those of a unit that failed so.",
+      "\nThe first column is the group for --error of retry, clear, prioritize and export. Errors that differ only in numbers," +
+        "\nids, paths or quoted values form one group. Example and Tries show one unit of the group.",
     );
   },
   run: async (context, { args: [name] }) => {

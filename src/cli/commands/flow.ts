@@ -31,7 +31,7 @@ interface Options {
 
 export default command<Options>({
   define: (it) => {
-    it.argument("[file]", "the flow, YAML or JSON; - for standard input")
+    it.argument("[file]", "flow file, YAML or JSON; - for standard input")
       .option(
         "-c, --embed-config <file>",
         "embed the configuration of this file instead of the one in effect",
@@ -41,11 +41,11 @@ export default command<Options>({
         "also embed this secret of the configuration, such as db.password; may be repeated",
         repeated,
       )
-      .option("--dry-run", "show what would change, and change nothing")
-      .option("--keep-meta", "keep what was set by hand: pause, weight and so on")
+      .option("--dry-run", "print what would change, and change nothing")
+      .option("--keep-meta", "keep what was set by hand, such as pause and weight")
       .option("--prune", "delete work specs that are not in the file, with their units")
-      .option("-y, --yes", "do not ask before deleting")
-      .option("--check", "only look whether the file is right; needs no daemon")
+      .option("-y, --yes", "delete without asking for confirmation")
+      .option("--check", "only check the file; needs no daemon")
       .option("--schema", "print the JSON Schema of flow files, for an editor");
   },
   run: async (context, { args, options }) => {
@@ -55,7 +55,7 @@ export default command<Options>({
       return exit.done;
     }
     const [file] = args;
-    if (file === undefined) throw new UsageError("which file?");
+    if (file === undefined) throw new UsageError("no flow file given");
     const flow = await read(context, file);
     for (const warning of flow.warnings) out.remark(show(warning));
     const { config, left } = jobConfiguration(
@@ -65,7 +65,7 @@ export default command<Options>({
     if (options.check === true) {
       for (const warning of chainsOutOfFile(flow)) out.remark(show(warning));
       if (out.json) out.printJson({ workSpecs: flow.specs.map(({ name }) => name) });
-      else out.line(`${counted(flow.specs.length, "work spec")}, and nothing wrong`);
+      else out.line(`${counted(flow.specs.length, "work spec")}, no errors`);
       return exit.done;
     }
     const { coordinate, ns } = await context.work();
@@ -73,7 +73,9 @@ export default command<Options>({
     const plan = await planFlow(coordinate, ns, flow, config, how);
     if (left.length > 0 && flow.specs.length > 0)
       out.remark(
-        show(`not embedded, for they look like secrets: ${left.join(", ")}; --embed-secret NAME embeds one`),
+        show(
+          `not embedded because they look like secrets: ${left.join(", ")}; --embed-secret NAME embeds one`,
+        ),
       );
     if (options.dryRun === true) {
       print(context, plan, how);
@@ -111,7 +113,10 @@ async function mayPrune(context: Context, plan: FlowPlan, yes: boolean): Promise
   if (yes) return true;
   const { stdin } = context.session.streams;
   if (!stdin.isTTY && !context.session.inShell)
-    throw new CommandError("nothing was changed", "--yes deletes these work specs without a question");
+    throw new CommandError(
+      "nothing was changed",
+      "use --yes to delete these work specs without confirmation",
+    );
   const answer = await context.ask(`Delete ${counted(plan.vanished.length, "work spec")}? (yes/no) `);
   if (/^\s*y(es)?\s*$/i.test(answer ?? "")) return true;
   context.out.line("nothing was changed");
@@ -127,7 +132,7 @@ function report(context: Context, plan: FlowPlan, deleted: readonly string[]): v
     out.printJson({ created: made, changed, same, deleted });
     return;
   }
-  const parts = [`${made} new`, `${changed} changed`, `${same} as before`];
+  const parts = [`${made} new`, `${changed} changed`, `${same} unchanged`];
   if (deleted.length > 0) parts.push(`${deleted.length} deleted`);
   out.line(`${counted(plan.specs.length, "work spec")}: ${parts.join(", ")}`);
 }

@@ -21,14 +21,17 @@ const width = 30;
 
 export default command<Options>({
   define: (it) => {
-    it.argument("[work_spec]", "one work spec, in more detail; without it all of them")
-      .option("--since <time>", "how far back: 5m, 1h, 7d; 1 hour")
-      .option("--points <n>", `with --json: about so many points; ${width}`)
-      .option("--watch [seconds]", "again every so often, 10 s; with --json one line each time")
-      .option("--times <n>", "with --watch: so many times, then stop")
+    it.argument("[work_spec]", "show one work spec in detail (default: all work specs)")
+      .option("--since <time>", "how far back, such as 5m, 1h, 7d (default: 1h)")
+      .option("--points <n>", `with --json: approximate number of points (default: ${width})`)
+      .option(
+        "--watch [seconds]",
+        "repeat every so many seconds (default: 10); with --json print one line each time",
+      )
+      .option("--times <n>", "with --watch: stop after this many times")
       .addHelpText(
         "after",
-        "\nThe daemon keeps steps of 10 seconds for 2 hours, of a minute for a day, of a quarter of an hour for a month.",
+        "\nThe daemon keeps steps of 10 seconds for 2 hours, of 1 minute for a day, of 15 minutes for a month.",
       );
   },
   run: async (context, { args: [workSpec], options }) => {
@@ -73,7 +76,7 @@ function print({ out }: Context, answer: History, workSpec: string | undefined):
       out.remark(`${time(change.time, answer.to)}  ${change.what}`);
   }
   const every = duration(answer.stepMs);
-  out.remark(`From ${time(answer.from, answer.to)} to ${time(answer.to, answer.to)}, ${every} a step.`);
+  out.remark(`From ${time(answer.from, answer.to)} to ${time(answer.to, answer.to)} in steps of ${every}.`);
 }
 
 /** The start times of the steps. */
@@ -155,8 +158,8 @@ function rowsOf(answer: History, steps: readonly number[]): (string | Cell)[][] 
 const detailHeads: Column[] = [
   { head: "" },
   { head: "Last", align: "right" },
-  { head: "Most", align: "right" },
-  { head: "All", align: "right" },
+  { head: "Max", align: "right" },
+  { head: "Total", align: "right" },
   { head: "Over time" },
 ];
 
@@ -185,11 +188,11 @@ function detailRows(
   });
   const spans = (
     [
-      ["took, half of them", (point: HistoryPoint) => point.duration?.p50 ?? null],
-      ["took, 99 %", (point: HistoryPoint) => point.duration?.p99 ?? null],
-      ["waited, half of them", (point: HistoryPoint) => point.wait?.p50 ?? null],
-      ["waited, 99 %", (point: HistoryPoint) => point.wait?.p99 ?? null],
-      ["oldest had waited", (point: HistoryPoint) => point.oldestMs],
+      ["duration p50", (point: HistoryPoint) => point.duration?.p50 ?? null],
+      ["duration p99", (point: HistoryPoint) => point.duration?.p99 ?? null],
+      ["waited p50", (point: HistoryPoint) => point.wait?.p50 ?? null],
+      ["waited p99", (point: HistoryPoint) => point.wait?.p99 ?? null],
+      ["oldest waiting", (point: HistoryPoint) => point.oldestMs],
     ] as const
   ).map(([what, read]) => {
     const byTime = new Map(points.map((point) => [point.time, point]));

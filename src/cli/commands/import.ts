@@ -9,15 +9,13 @@ import { counted } from "../units.ts";
 
 export default command<{ merge?: boolean; quiet?: boolean }>({
   define: (it) => {
-    it.argument("[file]", "what export wrote; - for standard input, .gz and .zst are decompressed")
-      .option(
-        "--merge",
-        "also where work specs of these names exist: they are replaced, their units added to",
-      )
-      .option("-q, --quiet", "no progress");
+    it.argument("[file]", "file written by export, - for standard input; .gz and .zst are decompressed")
+      .option("--merge", "replace work specs that exist, and add units to them")
+      .option("-q, --quiet", "show no progress");
   },
   run: async (context, { args: [file], options }) => {
-    if (file === undefined) throw new UsageError("which file?");
+    if (file === undefined)
+      throw new UsageError("no file given: use a file written by export, or - for standard input");
     const { coordinate, ns } = await context.work();
     const source = openSource(file, context.session.streams.stdin);
     let units = 0;
@@ -40,7 +38,10 @@ export default command<{ merge?: boolean; quiet?: boolean }>({
     } catch (error) {
       progress.stop();
       if (context.signal.aborted)
-        throw new CommandError("interrupted", "its work specs are paused; import it again with --merge");
+        throw new CommandError(
+          "interrupted",
+          "its work specs are paused; import the file again with --merge",
+        );
       throw error;
     } finally {
       source.close();

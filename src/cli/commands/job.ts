@@ -27,18 +27,18 @@ const many = (value: string, before: string[] = []): string[] => [...before, val
 
 export default command<Options>({
   define: (it) => {
-    it.argument("<id>", "a job's id or name; or run, wait, cancel")
-      .argument("[what]", "with run: MODULE#EXPORT, as the workers find it; with wait and cancel: the job")
-      .option("--args <json>", "run: an array of arguments")
-      .option("--kwargs <json>", "run: an object, which comes after the arguments")
-      .option("--name <name>", "run: a name that no other job has")
-      .option("--category <word>", "run: a word to find it by")
+    it.argument("<id>", "id or name of a job; or run, wait or cancel")
+      .argument("[what]", "run: MODULE#EXPORT, relative to the worker's --root; wait and cancel: the job")
+      .option("--args <json>", "run: JSON array of arguments")
+      .option("--kwargs <json>", "run: JSON object, passed as the last argument")
+      .option("--name <name>", "run: unique name of the job")
+      .option("--category <word>", "run: category of the job, for coordinate jobs --category")
       .option("--timeout <time>", "run: how long it may run, such as 30s")
-      .option("--retries <n>", "run: how many times to try again")
-      .option("--after <id>", "run: not before this job has ended; may be repeated", many)
-      .option("--return-queue <name>", "run: put the outcome there; may be repeated", many)
-      .option("--wait [time]", "run and wait: until it has ended, at most so long")
-      .option("--queue <name>", "the queue; jobs");
+      .option("--retries <n>", "run: number of retries")
+      .option("--after <id>", "run: start after this job has ended; may be repeated", many)
+      .option("--return-queue <name>", "run: queue that receives the outcome; may be repeated", many)
+      .option("--wait [time]", "run and wait: wait until the job has ended, at most this long")
+      .option("--queue <name>", "the queue (default: jobs)");
   },
   run: async (context, { args: [word = "", what], options }) => {
     const coordinate = (await context.opened(what === undefined ? "read" : "write")).coordinate;
@@ -47,15 +47,16 @@ export default command<Options>({
       queue: options.queue ?? "jobs",
     });
     if (what === undefined) {
-      if (word === "run") throw new UsageError("job run: what? MODULE#EXPORT must follow");
+      if (word === "run") throw new UsageError("job run: expected MODULE#EXPORT");
       return show(context, jobs, await jobs.load(word));
     }
     if (word === "run") return run(context, jobs, what, options);
     const job = await jobs.get(what);
     if (word === "wait") return wait(context, jobs, job.id, options.wait);
-    if (word !== "cancel") throw new UsageError(`job ${word}: expected run, wait, cancel, or one id`);
+    if (word !== "cancel")
+      throw new UsageError(`job ${word}: expected run, wait or cancel with one argument, or one job id`);
     const cancelled = await job.cancel("cancelled on the command line");
-    context.out.remark(cancelled ? "The job was cancelled." : "The job had ended already.");
+    context.out.remark(cancelled ? "The job was cancelled." : "The job has already ended.");
     return cancelled ? exit.done : exit.nothing;
   },
 });
@@ -104,7 +105,7 @@ async function wait(
     if (error instanceof WaitTimeoutError) throw new CommandError(error.message, `coordinate job wait ${id}`);
     throw error;
   }
-  if (job === undefined) throw new CommandError(`no job ${id}`);
+  if (job === undefined) throw new CommandError(`no such job ${id}`);
   if (out.json) out.printJson(job);
   else if (job.state === "OK") out.printJson(job.result);
   else out.remark(`${job.error_cat}: ${showText(job.error?.traceback ?? "")}`);
@@ -137,9 +138,9 @@ async function show(context: Context, jobs: Jobs, job: Job): Promise<number> {
   if (job.time_start > 0)
     line("Started", `${relative(job.time_start, now)}, attempt ${job.attempts}, by ${showText(job.worker)}`);
   if (job.time_stop > 0) line("Took", duration(job.time_stop - job.time_start));
-  line("Time-out", job.timeout > 0 ? duration(job.timeout * 1000) : "");
+  line("Timeout", job.timeout > 0 ? duration(job.timeout * 1000) : "");
   line("Waits for", job.dependencies.join(", "));
-  line("Told to", showText(job.return_queues.join(", ")));
+  line("Return queues", showText(job.return_queues.join(", ")));
   if (job.progress !== null) line("Progress", showText(JSON.stringify(job.progress)));
   if (job.state === "OK") line("Result", showText(JSON.stringify(job.result)));
   if (job.error !== null) {

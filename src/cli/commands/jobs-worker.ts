@@ -27,19 +27,19 @@ export interface JobsWorkerOptions {
 const many = (value: string, before: string[] = []): string[] => [...before, value];
 
 export function defineJobsOptions(it: Command): void {
-  it.option("--jobs", "run jobs: functions of modules, in worker processes")
-    .option("--queue <name>", "with --jobs: the queue; jobs")
+  it.option("--jobs", "run jobs (functions of modules) in worker processes")
+    .option("--queue <name>", "with --jobs: the queue (default: jobs)")
     .option(
       "--root <folder>",
-      "with --jobs: load modules from below it; may be repeated; the working directory",
+      "with --jobs: load modules from this folder; may be repeated (default: the working directory)",
       many,
     )
-    .option("--workers-min <n>", "with --jobs: processes that are always there; 1")
-    .option("--workers-max <n>", "with --jobs: processes at most; one for each core")
-    .option("--timeout <time>", "with --jobs: how long a job may run that does not say; 1h, 0 is for ever")
-    .option("--inline", "with --jobs: also functions as they were written, where the namespace allows them")
-    .option("--onetime", "with --jobs: take one job, run it once, and end")
-    .option("--showout", "with --jobs: print what is executed and what came of it");
+    .option("--workers-min <n>", "with --jobs: minimum number of processes (default: 1)")
+    .option("--workers-max <n>", "with --jobs: maximum number of processes (default: one per core)")
+    .option("--timeout <time>", "with --jobs: time limit of jobs that set none, 0 for no limit (default: 1h)")
+    .option("--inline", "with --jobs: also run inline functions, if the namespace allows them")
+    .option("--onetime", "with --jobs: run one job once and exit")
+    .option("--showout", "with --jobs: print each job and its outcome");
 }
 
 /** Exit code as of the other workers: a second stop signal made it abandon running work. */
@@ -64,7 +64,7 @@ export async function runJobsWorker(context: Context, options: JobsWorkerOptions
   const interrupt = (): void => {
     if (stop.signal.aborted) halt.abort();
     else {
-      log.info("stopping: what runs may finish; once more to end it now");
+      log.info("stopping: waiting for running jobs to finish; send the signal again to stop now");
       stop.abort();
     }
   };

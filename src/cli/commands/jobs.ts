@@ -35,14 +35,14 @@ export const jobStyles: Readonly<Record<JobState, Style | undefined>> = {
 
 export default command<Options>({
   define: (it) => {
-    it.option("--state <list>", "NEW, RUNNING, OK or ERROR; may be repeated", many)
-      .option("--category <word>", "of this category")
-      .option("--action <key>", "that run this action")
-      .option("--error-category <word>", "TIMEOUT, CRASH, HALTED or ERROR")
-      .option("--since <time>", "scheduled in the last 90s, 15m, 12h, 7d")
-      .option("-n, --limit <n>", "at most so many; 100")
-      .option("--count", "only how many")
-      .option("--queue <name>", "the queue; jobs");
+    it.option("--state <list>", "only jobs in this state: NEW, RUNNING, OK or ERROR; may be repeated", many)
+      .option("--category <word>", "only jobs of this category")
+      .option("--action <key>", "only jobs that run this action")
+      .option("--error-category <word>", "only jobs that failed with TIMEOUT, CRASH, HALTED or ERROR")
+      .option("--since <time>", "only jobs scheduled within this time, such as 90s, 15m, 12h, 7d")
+      .option("-n, --limit <n>", "maximum number of jobs (default: 100)")
+      .option("--count", "print only the number of jobs")
+      .option("--queue <name>", "the queue (default: jobs)");
   },
   run: async (context, { options }) => {
     const { coordinate, ns } = await context.work();
@@ -64,7 +64,7 @@ export default command<Options>({
       return exit.done;
     }
     if (shown.length === 0) {
-      out.remark("There are no such jobs.");
+      out.remark("No jobs found.");
       return exit.done;
     }
     const functions = new Map<string, string>();
@@ -96,7 +96,7 @@ export default command<Options>({
         job.error === null ? "" : `${job.error_cat}: ${job.error.message}`,
       ]),
     );
-    if (found.length > limit) out.remark(`There are more; --limit shows them.`);
+    if (found.length > limit) out.remark("There are more jobs; raise --limit to see them.");
     return exit.done;
   },
 });

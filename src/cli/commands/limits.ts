@@ -14,23 +14,24 @@ const keys = ["max_running", "rate", "period", "burst"] as const;
 export default command<Options>({
   define: (it) =>
     it
-      .argument("[limit]", "only this one; without one, all")
-      .argument("[key=value...]", `what it allows: ${keys.join(", ")}`)
-      .option("--delete", "delete it; work specs that refer to it are no longer held back")
+      .argument("[limit]", "name of a limit (default: all)")
+      .argument("[key=value...]", `change the limit: ${keys.join(", ")}`)
+      .option("--delete", "delete the limit; work specs that use it are no longer held back")
       .addHelpText(
         "after",
         `
 coordinate limits api.example max_running=5 rate=100 period=60 burst=10
-lets 5 units run at once and 100 begin in 60 seconds, over all work specs whose key limits names api.example.
-What is not given stays as it is; 0 is unlimited.`,
+lets 5 units run at once and 100 start in 60 seconds, across all work specs that list api.example under limits.
+Keys that are not given stay unchanged; 0 is unlimited.`,
       ),
   run: async (context, { args: [name, ...changes], options }) => {
     const { out } = context;
     const { coordinate, ns } = await context.work();
     if (options.delete === true) {
-      if (name === undefined || changes.length > 0) throw new UsageError("--delete: name the limit alone");
+      if (name === undefined || changes.length > 0)
+        throw new UsageError("--delete takes the name of one limit and no settings");
       const [was] = await coordinate.deleteLimits(ns, [name]);
-      if (was !== true) throw new CommandError(`there is no limit ${quote(name)}`);
+      if (was !== true) throw new CommandError(`no such limit ${quote(name)}`);
       out.line(`Deleted ${quote(name)}.`);
       return exit.done;
     }
@@ -38,7 +39,7 @@ What is not given stays as it is; 0 is unlimited.`,
     if (name !== undefined) {
       const old = rows.find((row) => row.name === name);
       if (changes.length > 0) rows = await coordinate.setLimits(ns, [{ name, ...changed(old, changes) }]);
-      else if (old === undefined) throw new CommandError(`there is no limit ${quote(name)}`);
+      else if (old === undefined) throw new CommandError(`no such limit ${quote(name)}`);
       else rows = [old];
     }
     if (out.json) out.printJson(rows);
@@ -48,7 +49,7 @@ What is not given stays as it is; 0 is unlimited.`,
         [
           { head: "Limit", min: 12 },
           { head: "Running", align: "right" },
-          { head: "At most", align: "right" },
+          { head: "Max", align: "right" },
           { head: "Rate" },
           { head: "Work specs", min: 12 },
         ],

@@ -21,11 +21,11 @@ export default command<Options>({
   define: (it) => {
     defineBulk(
       it
-        .option("-w, --work-spec <file>", "file of the work spec, YAML or JSON")
-        .option("-n, --nice <n>", "set its nice, whatever the file says")
-        .option("--no-work", "the work spec alone, without units")
-        .option("--keep-meta", "keep what was set by hand: pause, weight and so on")
-        .option("--schema", "print the JSON Schema of such a file, for an editor"),
+        .option("-w, --work-spec <file>", "YAML or JSON file of the work spec")
+        .option("-n, --nice <n>", "nice value; overrides the file")
+        .option("--no-work", "set the work spec without adding units")
+        .option("--keep-meta", "keep what was set by hand, such as pause and weight")
+        .option("--schema", "print the JSON Schema of work spec files, for an editor"),
     );
   },
   run: async (context, { options }) => {
@@ -34,9 +34,9 @@ export default command<Options>({
       out.printJson(specSchema());
       return exit.done;
     }
-    if (options.workSpec === undefined) throw new UsageError("which work spec? -w FILE");
+    if (options.workSpec === undefined) throw new UsageError("no work spec given: use -w FILE");
     if ((options.workUnits === undefined) === (options.work !== false))
-      throw new UsageError("give either -u FILE or --no-work");
+      throw new UsageError("use either -u FILE or --no-work");
     const { name, data, warnings } = readSpecFile(readDocument(options.workSpec, { env: context.env }));
     for (const warning of warnings) out.remark(show(warning));
     const nice = options.nice === undefined ? {} : { nice: readNumber(options.nice, "--nice") };

@@ -18,17 +18,18 @@ export default command<Options>({
   define: (it) => {
     it.argument("<action>", actions.join(", "))
       .argument("[path...]", "such as nightly/import, or a JSON list of labels")
-      .option("--owner <name>", "take, renew, release: whose lock; this host's name if not given")
-      .option("--for <time>", "take, renew: how long; 1 minute if not given")
+      .option("--owner <name>", "take, renew, release: owner of the lock (default: this host's name)")
+      .option("--for <time>", "take, renew: how long (default: 1m)")
       .addHelpText(
         "after",
-        "\nshow without a path lists all locks. take is all or nothing, and exits with 1 when another has one of the paths, or one above or below it." +
-          "\nclear breaks every lock at and below a path, whoever has it.",
+        "\nshow without a path lists all locks. take locks all paths or none; it exits with 1 if another owner holds one of them, or a path above or below it." +
+          "\nclear breaks all locks at and below a path, regardless of their owner.",
       );
   },
   run: async (context, { args: [action, ...words], options }) => {
     const paths = words.map(readPath);
-    if (paths.length === 0 && action !== "show") throw new UsageError(`lock ${action ?? ""}: which path?`);
+    if (paths.length === 0 && action !== "show")
+      throw new UsageError(`lock ${action ?? ""}: expected a path`);
     const owner = options.owner ?? hostname();
     const timeoutMs = readDuration(options.for ?? "60", "--for");
     const { out } = context;
@@ -53,7 +54,7 @@ export default command<Options>({
       case "renew":
         return settle(
           await coordinate.renewLocks(ns, { owner, paths, timeoutMs }),
-          `${named}: ${quote(owner)} has it for ${duration(timeoutMs)} from now`,
+          `${named}: ${quote(owner)} holds it for another ${duration(timeoutMs)}`,
         );
       case "release":
         return settle(await coordinate.unlock(ns, { owner, paths }), `${named}: released`);
@@ -91,7 +92,7 @@ const owner = (name: string | null): string => (name === null ? "(unlocked)" : q
 
 function refused({ path, owner }: LockRefusal, action: string): CommandError {
   const holder =
-    owner === null ? "a lock above or below it is held, or nobody has it" : `${quote(owner)} has it`;
+    owner === null ? "it is not locked, or a path above or below it is locked" : `${quote(owner)} holds it`;
   return new CommandError(`${textOf(path)}: cannot ${action}: ${holder}`, "nothing was changed");
 }
 

@@ -21,16 +21,16 @@ const followMs = 1000;
 export default command<Options>({
   define: (it) => {
     defineNaming(it, "some")
-      .option("--attempt <number>", "of this attempt; without it, of the last one")
-      .option("--all", "of all attempts")
-      .option("-f, --follow", "go on as the task writes, until the unit has ended");
+      .option("--attempt <number>", "logs of this attempt (default: the last one)")
+      .option("--all", "logs of all attempts")
+      .option("-f, --follow", "print new lines until the unit has ended");
   },
   run: async (context, { args, options }) => {
     const { workSpec, units } = await readNaming(args, options);
     const [unit] = units;
-    if (unit === undefined || units.length > 1) throw new UsageError("which work unit? one name must follow");
+    if (unit === undefined || units.length > 1) throw new UsageError("expected the name of one work unit");
     if (options.attempt !== undefined && options.all === true)
-      throw new UsageError("--attempt and --all: only one of them");
+      throw new UsageError("--attempt and --all: use only one of them");
     const wanted = options.attempt === undefined ? null : Number(options.attempt);
     if (wanted !== null && !(Number.isSafeInteger(wanted) && wanted > 0))
       throw new UsageError(`--attempt: expected a number of 1 or more, got ${quote(options.attempt ?? "")}`);
@@ -49,10 +49,10 @@ export default command<Options>({
     const attempts = chosen(await coordinate.listUnitAttempts(ns, workSpec, unit));
     if (wanted !== null && attempts.length === 0)
       throw new CommandError(`${quote(unit)} has no attempt ${wanted}`);
-    if (attempts.length === 0 && options.follow !== true) context.out.remark("No attempt was made yet.");
+    if (attempts.length === 0 && options.follow !== true) context.out.remark("No attempts yet.");
     await printer.print(attempts);
     if (options.follow !== true) {
-      if (printer.isEmpty && attempts.length > 0) context.out.remark("Its task wrote nothing.");
+      if (printer.isEmpty && attempts.length > 0) context.out.remark("The task logged nothing.");
       return exit.done;
     }
     const ended = new AbortController();
@@ -118,7 +118,7 @@ class Printer {
     if (this.#last !== attempt.id && attempt.number > 1)
       out.remark(`Attempt ${attempt.number}, by ${quote(attempt.worker)}:`);
     this.#last = attempt.id;
-    if (first > after + 1) out.remark(`(${counted(first - after - 1, "line")} left out)`);
+    if (first > after + 1) out.remark(`(${counted(first - after - 1, "line")} dropped)`);
     const now = Date.now();
     for (const line of lines) {
       const level = line.level === "info" ? "" : `${line.level}: `;

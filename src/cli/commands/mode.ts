@@ -13,9 +13,9 @@ interface Options {
 
 export default command<Options>({
   define: (it) => {
-    it.argument("[mode]", `${desiredStates.join(", ")}; for a worker also default: as its namespace`)
+    it.argument("[mode]", `${desiredStates.join(", ")}; for a worker also default: the mode of its namespace`)
       .option("--worker <name>", "only this worker; may be repeated", repeated)
-      .addHelpText("after", "\nWithout a mode, shows what is set, and what the workers say that they do.");
+      .addHelpText("after", "\nWithout a mode, shows the current mode and what the workers report.");
   },
   run: async (context, { args: [word], options }) => {
     const { coordinate, ns } = await context.work();
@@ -47,12 +47,12 @@ export default command<Options>({
 /** Says how long the mode applies, and how to end it. */
 function until(desired: DesiredState | null, ofWorker: boolean): string {
   if (desired === null || desired === "run") return "";
-  const what = desired === "idle" ? "take no work" : "end";
+  const what = desired === "idle" ? "take no more work" : "exit";
   if (!ofWorker)
-    return `All workers of the namespace ${what} when they have finished what they hold. This holds for workers that start later too, until coordinate mode run.`;
+    return `All workers of the namespace ${what} when they have finished their current units. This also applies to workers that start later, until coordinate mode run.`;
   return desired === "idle"
-    ? "It takes no work when it has finished what it holds, until coordinate mode run --worker NAME, or default."
-    : "It ends when it has finished what it holds. A worker that starts again under this name runs.";
+    ? "It takes no more work after its current units, until coordinate mode run --worker NAME, or default."
+    : "It exits when it has finished its current units. A worker that starts again under this name runs.";
 }
 
 function readMode(word: string, ofWorker: boolean): DesiredState | null {
@@ -74,7 +74,7 @@ async function showMode(
     if (out.json) out.printJson(rows.map(({ name, mode, desired }) => ({ name, mode, desired })));
     else
       for (const { name, mode, desired } of rows)
-        out.line(`${quote(name)}: should ${desired}, says ${quote(mode)}`);
+        out.line(`${quote(name)}: desired ${desired}, reports ${quote(mode)}`);
     return exit.done;
   }
   const { settings } = await coordinate.getNamespace(ns);

@@ -18,7 +18,7 @@ export default command({
       return { name, ...settings, workSpecs: mine.length, workUnits: units };
     });
     if (out.json) out.printJson(shown);
-    else if (shown.length === 0) out.remark("There are no namespaces: nothing was put into any.");
+    else if (shown.length === 0) out.remark("There are no namespaces: no work spec was set yet.");
     else
       out.table(
         [

@@ -17,18 +17,18 @@ export default command<Options>({
   define: (it) =>
     it
       .argument("<work-spec>", "the work spec")
-      .option("-n, --limit <n>", `at most so many; ${defaultShown} if not given`)
-      .option("--after <partition>", "only those after this one, in the order of names")
-      .option("--all", "all of them, however many")
+      .option("-n, --limit <n>", `maximum number of partitions (default: ${defaultShown})`)
+      .option("--after <partition>", "only partitions after this one, in order of name")
+      .option("--all", "show all partitions")
       .addHelpText(
         "after",
         `
-Shows the partitions that have units which wait, run or are to be tried again. Units are counted to ${count(maxCountedInPartition)}.`,
+Shows the partitions with units that are waiting, running or to be retried. Units are counted up to ${count(maxCountedInPartition)}.`,
       ),
   run: async (context, { args: [name = ""], options }) => {
     const { out } = context;
     if (options.all === true && options.limit !== undefined)
-      throw new UsageError("--all and --limit: give one of them");
+      throw new UsageError("--all and --limit: use only one of them");
     const limit = options.limit === undefined ? defaultShown : readCount(options.limit, "--limit", 1);
     const { meta } = await requireWorkSpec(context, name);
     const { coordinate, ns } = await context.work();
@@ -39,8 +39,10 @@ Shows the partitions that have units which wait, run or are to be tried again. U
     );
     if (out.json) out.printJson(rows);
     else if (!hasLanes(meta))
-      out.remark(`${name} has no rule for partitions: its units are handed out by priority and name alone.`);
-    else if (rows.length === 0) out.remark("No unit waits or runs.");
+      out.remark(
+        `${name} has no settings for partitions: its units are handed out only by priority and name.`,
+      );
+    else if (rows.length === 0) out.remark("No units are waiting or running.");
     else {
       const now = Date.now();
       out.table(
@@ -61,7 +63,7 @@ Shows the partitions that have units which wait, run or are to be tried again. U
       );
       if (more)
         out.remark(
-          `The first ${counted(rows.length, "partition")}. There are more: --all, or --after the last one.`,
+          `The first ${counted(rows.length, "partition")}. There are more: use --all, or --after with the last one.`,
         );
     }
     return exit.done;

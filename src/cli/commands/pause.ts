@@ -10,13 +10,20 @@ import { allWorkSpecs } from "./work-specs.ts";
 export const pausing = (paused: boolean): CommandModule =>
   command<{ all?: boolean }>({
     define: (it) => {
-      it.argument("[work-spec...]", "their names").option("-a, --all", "all work specs of the namespace");
-      if (paused) it.addHelpText("after", "\nWhat runs goes on; nothing new is handed out until resume.");
+      it.argument("[work-spec...]", "names of work specs").option(
+        "-a, --all",
+        "all work specs of the namespace",
+      );
+      if (paused)
+        it.addHelpText(
+          "after",
+          "\nRunning units continue; no new units are handed out until coordinate resume.",
+        );
     },
     run: async (context, { args, options }) => {
       const { out } = context;
       if (args.length > 0 === (options.all === true))
-        throw new UsageError("which work specs? their names, or --all");
+        throw new UsageError("expected names of work specs, or --all");
       const { coordinate, ns } = await context.work();
       const names: string[] = [];
       if (options.all === true) for await (const { name } of allWorkSpecs(coordinate, ns)) names.push(name);
@@ -44,7 +51,7 @@ export const pausing = (paused: boolean): CommandModule =>
         const running = pending > 0 ? `; ${counted(pending, "work unit")} still running` : "";
         if (names.length > 0)
           out.line(
-            `${paused ? "paused" : "resumed"} ${which}${changed === 0 ? " (as before)" : ""}${running}`,
+            `${paused ? "paused" : "resumed"} ${which}${changed === 0 ? " (no change)" : ""}${running}`,
           );
       }
       return names.length === 0 && !context.compat ? exit.nothing : exit.done;

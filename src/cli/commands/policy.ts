@@ -11,12 +11,12 @@ interface Options {
 export default command<Options>({
   define: (it) => {
     it.argument("[policy]", schedulingPolicies.join(" or "))
-      .option("--share <kind>", `what weights are shares of: ${shareKinds.join(" or ")}`)
+      .option("--share <kind>", `what the weights are shares of: ${shareKinds.join(" or ")}`)
       .addHelpText(
         "after",
-        "\nWithout a policy, shows the one that is set. weighted draws among work specs by weight; python hands out" +
-          "\nunits of later work specs of a chain before those of earlier ones. With --share time, a work spec is chosen" +
-          "\nthe less often the longer its attempts take, so that weights are shares of the workers' time.",
+        "\nWithout a policy, shows the current one. weighted draws among work specs by weight; python hands out" +
+          "\nunits of later work specs of a chain before units of earlier ones. With --share time, work specs with longer" +
+          "\nattempts are chosen less often, so that weights are shares of the workers' time.",
       );
   },
   run: async (context, { args: [word], options }) => {

@@ -25,11 +25,11 @@ interface Options extends NamingOptions, SelectingOptions {
 export default command<Options>({
   define: (it) => {
     defineSelecting(defineNaming(it, "some"))
-      .option("-p, --priority <n>", "set it to this; 1 if neither is given")
-      .option("--adjust <n>", "add this to it; may be below 0")
+      .option("-p, --priority <n>", "the new priority (default: 1)")
+      .option("--adjust <n>", "add this number to the priority; may be negative")
       .option(
         "-s, --status <status>",
-        `only these: ${workUnitStatuses.join(", ")}; may be repeated`,
+        `only units with this status: ${workUnitStatuses.join(", ")}; may be repeated`,
         repeatedWords,
       )
       .option("-a, --all", "all units of the work spec");
@@ -42,10 +42,10 @@ export default command<Options>({
     const isSelecting = Object.keys(selected).length > 0;
     if (units.length === 0 && statuses.length === 0 && !isSelecting && options.all !== true)
       throw new UsageError(
-        "which units? their names, --status, --prefix, --label, --error, --since or --all",
+        "no units given: use their names, --status, --prefix, --label, --error, --since or --all",
       );
     if (units.length > 0 && options.all === true)
-      throw new UsageError("--all and the names of units: give one of them");
+      throw new UsageError("--all and names of units: use only one of them");
     const { coordinate, ns } = await context.work();
     if (context.compat && (await coordinate.getWorkSpecs(ns, [workSpec]))[0] === null) return exit.done;
     await requireWorkSpec(context, workSpec);
@@ -73,7 +73,7 @@ export default command<Options>({
 
 function readChange({ priority, adjust }: Options): PriorityChange {
   if (priority !== undefined && adjust !== undefined)
-    throw new UsageError("--priority and --adjust: give one of them");
+    throw new UsageError("--priority and --adjust: use only one of them");
   return adjust === undefined
     ? { set: readNumber(priority ?? "1", "--priority") }
     : { adjust: readNumber(adjust, "--adjust") };

@@ -16,29 +16,28 @@ interface Options {
 
 export default command<Options>({
   define: (it) => {
-    it.argument("[work-spec...]", "only these; without one, all of the namespace")
-      .option("--older-than <time>", "units that ended so long ago: 90s, 12h, 7d")
+    it.argument("[work-spec...]", "work specs to prune (default: all of the namespace)")
+      .option("--older-than <time>", "delete units that ended longer ago than this, such as 90s, 12h, 7d")
       .option(
         "-s, --status <status>",
-        "finished or failed; finished if not given; may be repeated",
+        "finished or failed; may be repeated (default: finished)",
         repeatedWords,
       )
-      .option("--dry-run", "count them and delete nothing")
+      .option("--dry-run", "count the units and delete nothing")
       .addHelpText(
         "after",
-        "\nA work spec can do this by itself: retention in its data. With --backend, also expires leases, fails what was" +
-          "\ntried too often and forgets old workers, which a daemon does every second.",
+        "\nThe key retention of a work spec does this automatically. With --backend, prune also expires leases, fails units" +
+          "\nwith too many attempts and deletes old worker records, which a daemon does every second.",
       );
   },
   run: async (context, { args, options }) => {
     const { coordinate, ns } = await context.work();
     const { engine } = await context.opened();
     if (options.olderThan === undefined && engine === null)
-      throw new UsageError("--older-than TIME says which units; a daemon does its housekeeping by itself");
+      throw new UsageError("--older-than TIME is required: a daemon does its own housekeeping");
     const statuses = readStatuses(options.status ?? ["finished"]);
     const wrong = statuses.find((status) => status !== "finished" && status !== "failed");
-    if (wrong !== undefined)
-      throw new UsageError(`--status: only finished and failed units have ended, got ${wrong}`);
+    if (wrong !== undefined) throw new UsageError(`--status: expected finished or failed, got ${wrong}`);
     const ageMs =
       options.olderThan === undefined ? Infinity : readDuration(options.olderThan, "--older-than");
     const names: string[] = [];
@@ -108,4 +107,4 @@ async function sweep(engine: Engine): Promise<Swept> {
 
 const sweptLine = ({ expired, exhausted, retired, workers }: Swept): string =>
   `Housekeeping: ${counted(expired, "lease")} expired, ${counted(exhausted, "unit")} failed after too many retries, ` +
-  `${counted(retired, "unit")} removed by retention, ${counted(workers, "worker")} forgotten.`;
+  `${counted(retired, "unit")} removed by retention, ${counted(workers, "old worker")} deleted.`;

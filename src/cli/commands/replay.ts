@@ -36,42 +36,42 @@ export default command<Options>({
   define: (it) => {
     defineSelecting(
       it
-        .argument("<work-spec>", "whose units")
-        .argument("[units...]", "only these, by name; without them, all that have ended"),
+        .argument("<work-spec>", "the work spec")
+        .argument("[units...]", "names of units to rerun (default: all that have ended)"),
     )
-      .option("--as <name>", "the name of the copy that runs them; the work spec's with -replay when absent")
-      .option("-s, --status <status>", "only units that are finished, or failed; repeat", repeated)
-      .option("--set <key=value>", "a setting of the copy that differs, as JSON or text; repeat", repeated)
-      .option("--compare", "what came out so far, beside what is there")
-      .option("--ignore <key>", "a key of the results that may differ, such as a time; repeat", repeated)
-      .option("--show <n>", "differences to show; 10 if not given")
-      .option("--accept", "put the results that differ in the place of the old")
+      .option("--as <name>", "name of the copy that runs the units (default: WORK-SPEC-replay)")
+      .option("-s, --status <status>", "only finished or only failed units; may be repeated", repeated)
+      .option("--set <key=value>", "change a setting of the copy, as JSON or text; may be repeated", repeated)
+      .option("--compare", "compare the new results with the old ones")
+      .option("--ignore <key>", "ignore this key of the results, such as a time; may be repeated", repeated)
+      .option("--show <n>", "number of differences to show (default: 10)")
+      .option("--accept", "replace old results with new ones that differ")
       .option("--drop", "delete the copy")
-      .option("-q, --quiet", "no progress")
+      .option("-q, --quiet", "show no progress")
       .addHelpText(
         "after",
-        "\nThe units run with the data that they were added with, in a copy of the work spec that leads to no other:" +
+        "\nThe units run with their original data, in a copy of the work spec without a next work spec:" +
           "\n  coordinate replay resize --prefix 2026/ --set quality=90" +
           "\n  coordinate replay resize --compare" +
           "\n  coordinate replay resize --accept" +
           "\n  coordinate replay resize --drop" +
-          "\nWhat is accepted is finished anew: it goes on to the next work spec as any result does.",
+          "\nAn accepted result finishes its unit again and passes its output to the next work spec.",
       );
   },
   run: async (context, { args: [workSpec = "", ...units], options }) => {
     const given = steps.filter((step) => options[step] === true);
-    if (given.length > 1) throw new UsageError(`--${given.join(" and --")}: one of them at a time`);
+    if (given.length > 1) throw new UsageError(`--${given.join(" and --")}: use only one of them`);
     const [step] = given;
     const { coordinate, ns } = await context.work();
     const copy = options.as ?? `${workSpec}-replay`;
-    if (copy === workSpec) throw new UsageError("--as: the copy needs a name of its own");
+    if (copy === workSpec) throw new UsageError("--as: the copy needs a name other than the work spec's");
     await requireWorkSpec(context, workSpec);
     const replay: Replay = { coordinate, ns, workSpec, copy };
     if (step === undefined) return begin(context, replay, units, options);
     if (!(await isBegun(replay)))
       throw new CommandError(
-        `There is no replay ${quote(copy)} of ${quote(workSpec)}`,
-        `begin one with: coordinate replay ${show(workSpec)}`,
+        `No such replay ${quote(copy)} of ${quote(workSpec)}`,
+        `start one with: coordinate replay ${show(workSpec)}`,
       );
     if (step === "compare") return compare(context, replay, options);
     if (step === "accept") return accept(context, replay, options);
@@ -128,10 +128,10 @@ async function compare(context: Context, replay: Replay, options: Options): Prom
   const lines: [number, string][] = [
     [same, "the same"],
     [different, "different"],
-    [failed, "failed, and had finished before"],
-    [stillFailed, "failed as before"],
+    [failed, "failed, but had finished before"],
+    [stillFailed, "failed again"],
     [open, "not ended yet"],
-    [gone, `not there, or not ended, in ${quote(replay.workSpec)}`],
+    [gone, `missing or not ended in ${quote(replay.workSpec)}`],
   ];
   for (const [number, what] of lines) if (number > 0) out.line(`${count(number).padStart(9)}  ${what}`);
   for (const { name, changed } of shown) {
@@ -141,7 +141,8 @@ async function compare(context: Context, replay: Replay, options: Options): Prom
       if (after !== undefined) out.line(`  + ${show(key)}: ${text(after)}`);
     }
   }
-  if (different > shown.length) out.remark(`… and ${count(different - shown.length)} more: --show`);
+  if (different > shown.length)
+    out.remark(`… and ${count(different - shown.length)} more; raise --show to see them`);
   return exit.done;
 }
 

@@ -26,21 +26,23 @@ const namesAtOnce = 10_000;
 export default command<Options>({
   define: (it) => {
     defineSelecting(defineNaming(it, "some"))
-      .option("-a, --all", "all units that failed; with -W - those of every work spec")
-      .option("--force", "also units that a worker has at this moment, which are taken from it");
+      .option("-a, --all", "all failed units; with -W - those of all work specs")
+      .option("--force", "also units that are running, which are taken from their workers");
   },
   run: async (context, { args, options }) => {
     const { workSpec, units } = await readNaming(args, options);
     const selected = readSelecting(options);
     const isSelecting = Object.keys(selected).length > 0;
     if (isSelecting && (units.length > 0 || options.all === true || workSpec === "-"))
-      throw new UsageError("--prefix, --label, --error and --since: without names, --all and -W -");
+      throw new UsageError(
+        "--prefix, --label, --error and --since cannot be combined with names, --all or -W -",
+      );
     if (options.all === true && units.length > 0)
-      throw new UsageError(`--all and the names of units: give one of them`);
+      throw new UsageError(`--all and names of units: use only one of them`);
     if (workSpec === "-" && options.all !== true) throw new UsageError("-W - needs --all");
     if (options.all !== true && units.length === 0 && !isSelecting)
       throw new UsageError(
-        "which units? their names, --all for all that failed, or --prefix, --label, --error, --since for some of those",
+        "no units given: use their names, --all for all failed units, or --prefix, --label, --error or --since for some of them",
       );
     const count = isSelecting
       ? await retrySelected(context, workSpec, { ...selected, statuses: ["failed"] })
@@ -130,7 +132,7 @@ async function refusePending(context: Context, workSpec: string, units: readonly
   const [first] = pending;
   if (first === null || first === undefined) return;
   throw new CommandError(
-    `${listed(pending.map((row) => row?.name ?? ""))}: worked on now, by ${quote(first.activeAttempt?.worker ?? "")}`,
-    "nothing was retried; --force takes it from there",
+    `${listed(pending.map((row) => row?.name ?? ""))}: running now, on ${quote(first.activeAttempt?.worker ?? "")}`,
+    "nothing was retried; --force takes it from that worker",
   );
 }

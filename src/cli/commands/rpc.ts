@@ -9,12 +9,12 @@ import { exit, UsageError } from "../failure.ts";
 export default command({
   define: (it) => {
     it.argument("[verb]", "such as listWorkUnits; list_work_units and list-work-units are the same")
-      .argument("[json...]", "its arguments after the namespace; a bare word is text")
+      .argument("[json...]", "arguments after the namespace, as JSON; a plain word is a string")
       .addHelpText(
         "after",
-        "\nWithout a verb, lists them with their arguments. The namespace is that of --namespace. For example:" +
+        "\nWithout a verb, lists the verbs with their arguments. The namespace comes from --namespace. For example:" +
           `\n  coordinate rpc listWorkUnits crawl '{"limit": 1}'` +
-          "\nThe methods of the Python daemon are known too, such as control_work_spec; where a verb has the same" +
+          "\nThe methods of the Python daemon work too, such as control_work_spec; where a verb has the same" +
           "\nname, --compat calls the method.",
       );
   },

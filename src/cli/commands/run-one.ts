@@ -21,12 +21,12 @@ interface Options extends WorkerOptionTexts {
 export default command<Options>({
   define: (it) => {
     defineWorkerOptions(it);
-    it.option("--limit-seconds <n>", "fetch again until there is no work, or so long")
-      .option("--limit-count <n>", "fetch again until there is no work, or so many fetches had some")
-      .option("--max-jobs <n>", "units of one fetch; 1")
+    it.option("--limit-seconds <n>", "fetch again until there is no work or this time has passed")
+      .option("--limit-count <n>", "fetch again until there is no work or this many fetches had work")
+      .option("--max-jobs <n>", "units per fetch (default: 1)")
       .addHelpText(
         "after",
-        "\nExits with 0 when the last fetch had work, also when the job failed; with 2 when it had none.",
+        "\nExits with 0 if the last fetch had work, even if it failed; with 2 if it had none.",
       );
   },
   run: async (context, { options }) => {
@@ -65,7 +65,7 @@ export default command<Options>({
         if (hadWork) return exit.done;
         context.out.remark(
           fetches === 0
-            ? "There was no work for this worker; coordinate explain tells why."
+            ? "There was no work for this worker; coordinate explain shows why."
             : `There was no more work after ${counted(fetches, "fetch", "fetches")}.`,
         );
         return exit.nothing;

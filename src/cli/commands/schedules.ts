@@ -11,8 +11,8 @@ const defaultShown = 3;
 export default command<{ next?: string }>({
   define: (it) =>
     it
-      .argument("[work-spec...]", "only these; without one, all that have a schedule")
-      .option("--next <n>", `how many runs to show of each; ${defaultShown} if not given`),
+      .argument("[work-spec...]", "work specs to show (default: all with a schedule)")
+      .option("--next <n>", `number of runs to show for each (default: ${defaultShown})`),
   run: async (context, { args, options }) => {
     const { out } = context;
     const count = options.next === undefined ? defaultShown : readCount(options.next, "--next");

@@ -9,7 +9,7 @@ export default command({
 });
 
 async function serve(context: Context, args: readonly string[]): Promise<number> {
-  if (context.session.inShell) throw new CommandError("serve does not run inside the shell");
+  if (context.session.inShell) throw new CommandError("serve cannot run inside the shell");
   const { runDaemon } = await import("../../daemon/index.ts");
   // global options before the word `serve` apply to the daemon too
   const { backend, config } = context.options;

@@ -49,12 +49,12 @@ export const settingNames = settableFields.map(({ name }) => name);
 
 export default command({
   define: (it) => {
-    it.argument("<work-spec>", "its name")
-      .argument("[key=value...]", `what to set: ${settingNames.join(", ")}`)
+    it.argument("<work-spec>", "the work spec")
+      .argument("[key=value...]", `settings to change: ${settingNames.join(", ")}`)
       .addHelpText(
         "after",
-        "\nWithout a key, shows what is set. Durations are in seconds, or 5m, 12h; times are now or a date." +
-          "\nWhat is set here holds until the work spec is set again (unless that is done with --keep-meta).",
+        "\nWithout a key, shows the current settings. Durations are seconds, or 5m, 12h; times are now or a date." +
+          "\nChanges apply until the work spec is set again by load or flow without --keep-meta.",
       );
   },
   run: async (context, { args: [name = "", ...pairs] }) => {
@@ -70,7 +70,7 @@ export default command({
     }
     if (change.continuous === true && !meta.continuous)
       out.remark(
-        `${quote(name)} cannot be continuous: its data does not say so, and continuous stays off. Set the work spec again with continuous: true.`,
+        `${quote(name)} cannot be continuous because its data does not allow it. Set the work spec again with continuous: true.`,
       );
     return exit.done;
   },
@@ -86,14 +86,14 @@ function fieldOf(pair: string): MetaField {
   );
   if (row !== undefined) return row;
   throw new UsageError(
-    `${given} cannot be set; there are ${settingNames.join(", ")}${didYouMean(given, settingNames)}`,
+    `${given} is not a setting; expected one of ${settingNames.join(", ")}${didYouMean(given, settingNames)}`,
   );
 }
 
 function line(row: MetaField, meta: WorkSpecMeta): string {
   const value = String(show(row, meta));
   const at = meta[row.field];
-  return row.kind === "time" && at !== 0 ? `${value} (${time(Number(at), 0)} here)` : value;
+  return row.kind === "time" && at !== 0 ? `${value} (${time(Number(at), 0)} local time)` : value;
 }
 
 /** Parses all pairs before any is applied. */

@@ -31,10 +31,13 @@ const columns = [
 
 export default command<Options>({
   define: (it) => {
-    it.option("--text", "print the table, also with --json")
-      .option("--watch [seconds]", "again every so often, 2 s; with --json one line each time")
-      .option("--times <n>", "with --watch: so many times, then stop")
-      .option("-A, --all-namespaces", "of all namespaces");
+    it.option("--text", "print the table, even with --json")
+      .option(
+        "--watch [seconds]",
+        "repeat every so many seconds (default: 2); with --json print one line each time",
+      )
+      .option("--times <n>", "with --watch: stop after this many times")
+      .option("-A, --all-namespaces", "show all namespaces");
   },
   run: async (context, { options }) => {
     if (options.watch === undefined && options.times === undefined) {
@@ -91,7 +94,7 @@ async function tellNone(context: Context, all: boolean): Promise<void> {
     return;
   }
   const { coordinate, ns } = await context.work();
-  context.out.remark(`There is nothing to show: ${await aboutEmptyNamespace(coordinate, ns)}`);
+  context.out.remark(`Nothing to show: ${await aboutEmptyNamespace(coordinate, ns)}`);
 }
 
 function printTable(out: Output, rows: readonly TallyRow[], all: boolean, rates: Rates | null): void {

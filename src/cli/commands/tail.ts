@@ -27,17 +27,17 @@ interface Options {
 
 export default command<Options>({
   define: (it) => {
-    it.option("-n, --count <n>", "stop after so many events")
+    it.option("-n, --count <n>", "stop after this many events")
       .option("--for <time>", "stop after this time")
       .option(
         "--type <type>",
-        "only these: workSpecs, workUnits, attempts, workers, namespace; may be repeated",
+        "only events of this type: workSpecs, workUnits, attempts, workers, namespace; may be repeated",
         repeatedWords,
       )
       .addHelpText(
         "after",
-        "\nA daemon tells of what went through it. Over CBOR-RPC and on a store itself there are no events: there the" +
-          "\ncounts are looked at every second, and what changed is told.",
+        "\nA daemon reports the events of its own requests. CBOR-RPC and --backend have no events: there, the counts are" +
+          "\nread every second and differences are printed.",
       );
   },
   run: async (context, { options }) => {
@@ -260,7 +260,7 @@ function tallyOf(values: readonly string[]): string {
 
 function breakerText(item: unknown): string {
   const { since, failed = 0, ended = 0, error = "" } = (item ?? {}) as BreakerState;
-  if (since === undefined) return "its breaker closed, and it goes on";
+  if (since === undefined) return "its breaker closed";
   return `its breaker tripped, ${failed} of ${ended} attempts failed${error === "" ? "" : `: ${show(error)}`}`;
 }
 

@@ -17,34 +17,34 @@ interface Options {
 }
 
 const more = `
-A token opens the namespaces it names (all when none is) for read, work, write or admin (work when none is given).
-work and write include read, but not each other; admin includes all. The text of a token is shown once. --data-dir or
---tokens say whose tokens, as for the daemon.`;
+A token grants scopes (read, work, write or admin; default: work) in the namespaces it names (default: all).
+work and write include read, but not each other; admin includes all. The token itself is shown only once. --data-dir or
+--tokens select the daemon's token file, as for the daemon.`;
 
 export default command<Options>({
   define: (it) => {
     it.argument("<action>", "create, list or revoke")
-      .argument("[id]", "of the token to revoke")
-      .option("--name <name>", "create: whose it is")
-      .option("--namespace <name>", "create: a namespace that it opens; may be repeated", repeated)
+      .argument("[id]", "revoke: id of the token")
+      .option("--name <name>", "create: name of its owner")
+      .option("--namespace <name>", "create: a namespace it has access to; may be repeated", repeated)
       .option("--scope <scope>", "create: read, work, write or admin; may be repeated", repeated)
-      .option("--days <n>", "create: how long it is good for; for ever if not given")
+      .option("--days <n>", "create: days until it expires (default: never)")
       .option("--data-dir <path>", "the daemon's data directory")
-      .option("--tokens <file>", "the daemon's file of tokens")
+      .option("--tokens <file>", "the daemon's token file")
       .addHelpText("after", more);
   },
   run: async (context, { args: [action, id], options }) => {
     const { address } = context.options;
     if (address !== undefined)
       throw new CommandError(
-        `tokens are in a file of the daemon's machine, and ${show(address)} does not tell of them`,
-        "run this there without --address; --data-dir or --tokens say where the file is",
+        `tokens are stored in a file on the daemon's machine; ${show(address)} cannot manage them remotely`,
+        "run this command on that machine without --address; give the file with --data-dir or --tokens",
       );
     const file = await tokenFile(options, context);
     if (action === "create") return create(context, file, options);
     if (action === "list") return printTokens(context, file);
     if (action !== "revoke") throw new UsageError(`expected create, list or revoke, got ${action ?? ""}`);
-    if (id === undefined) throw new UsageError("revoke: the id of a token must follow");
+    if (id === undefined) throw new UsageError("revoke: expected the id of a token");
     if (!revokeToken(file, id))
       throw new CommandError(`no such token ${id}`, "coordinate token list lists them");
     return exit.done;
@@ -59,7 +59,7 @@ async function tokenFile({ dataDir, tokens }: Options, context: Context): Promis
 
 function create({ out }: Context, file: string, options: Options): number {
   const { name, namespace = ["*"], scope = ["work"], days = "0" } = options;
-  if (name === undefined) throw new UsageError("create: --name NAME says whose token it is");
+  if (name === undefined) throw new UsageError("create: --name NAME is required");
   const life = readNumber(days, "--days");
   if (life < 0) throw new UsageError(`--days: expected 0 or more, got ${days}`);
   const expires = life === 0 ? 0 : Date.now() + life * 24 * 3600 * 1000;
@@ -68,7 +68,7 @@ function create({ out }: Context, file: string, options: Options): number {
   const { token, row } = createToken(file, { name, grants, expires });
   if (out.json) out.printJson({ token, id: row.id, name, grants, expires });
   else {
-    out.remark(`token ${row.id} for ${show(name)}; keep it, it is not shown again:`);
+    out.remark(`token ${row.id} for ${show(name)}; store it now, it is not shown again:`);
     out.line(token);
   }
   return exit.done;
@@ -81,16 +81,18 @@ function printTokens({ out }: Context, file: string): number {
     return exit.done;
   }
   if (rows.length === 0)
-    out.remark(`no tokens in ${show(file)}: whoever reaches a daemon that uses it may do everything`);
+    out.remark(
+      `no tokens in ${show(file)}: anyone who can connect to a daemon with this file has full access`,
+    );
   else {
     out.remark(`tokens in ${show(file)}:`);
     out.table(
-      [{ head: "Id" }, { head: "Name", min: 8 }, { head: "Opens", min: 16 }, { head: "Until" }],
+      [{ head: "Id" }, { head: "Name", min: 8 }, { head: "Grants", min: 16 }, { head: "Expires" }],
       rows.map(({ id, name, grants, expires }) => [
         id,
         name,
         grants.map((grant) => `${grant.namespace}: ${grant.scopes.join(", ")}`).join("; "),
-        expires === 0 ? "for ever" : new Date(expires).toISOString().slice(0, 10),
+        expires === 0 ? "never" : new Date(expires).toISOString().slice(0, 10),
       ]),
     );
   }

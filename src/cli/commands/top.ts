@@ -40,9 +40,9 @@ interface View {
 
 export default command<Options>({
   define: (it) => {
-    it.option("-i, --interval <time>", "how often to look; 1 second").addHelpText(
+    it.option("-i, --interval <time>", "time between updates (default: 1s)").addHelpText(
       "after",
-      "\nKeys: q quits, p holds the view still and goes on, s changes the order.",
+      "\nKeys: q quits, p pauses and resumes the view, s changes the order.",
     );
   },
   run: async (context, { options }) => {
@@ -254,6 +254,6 @@ function cropped(all: readonly string[], room: number, what: string): string[] {
 
 function foot({ out }: Context, view: View, columns: number): string {
   if (view.error !== "") return out.paint("red", cut(show(`No answer: ${view.error}`), columns));
-  const held = view.frozen ? "held still, p goes on" : "p holds the view";
+  const held = view.frozen ? "paused, p resumes" : "p pauses";
   return out.paint("dim", cut(`q quits  ${held}  s order: ${view.sort}`, columns));
 }

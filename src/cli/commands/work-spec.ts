@@ -16,8 +16,8 @@ interface Options extends NamingOptions {
 export default command<Options>({
   define: (it) => {
     defineNaming(it)
-      .option("--yaml", "print YAML, as without it")
-      .option("--meta", "with what the scheduler looks at, as it is set now");
+      .option("--yaml", "print YAML (the default)")
+      .option("--meta", "include the current scheduler settings");
   },
   run: async (context, { args, options }) => {
     const name = await readOneSpec(args, options);

@@ -64,14 +64,13 @@ function notes({ meta }: WorkSpecRow): string {
 }
 
 export default command<{ details?: boolean }>({
-  define: (it) => it.option("--details", "with weight, priority, and what else is set"),
+  define: (it) => it.option("--details", "show weight, priority and other settings"),
   run: async (context, { options }) => {
     const { out } = context;
     const { coordinate, ns } = await context.work();
     const rows: WorkSpecRow[] = [];
     for await (const row of allWorkSpecs(coordinate, ns)) rows.push(row);
-    if (rows.length === 0)
-      out.remark(`There is nothing to show: ${await aboutEmptyNamespace(coordinate, ns)}`);
+    if (rows.length === 0) out.remark(`Nothing to show: ${await aboutEmptyNamespace(coordinate, ns)}`);
     if (out.json) out.printJson(options.details === true ? rows : rows.map(({ name }) => name));
     else if (options.details !== true) for (const { name } of rows) out.line(showName(name));
     else

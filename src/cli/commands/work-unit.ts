@@ -54,7 +54,7 @@ export default command<Options>({
   },
   run: async (context, { args, options }) => {
     const { workSpec, units } = await readNaming(args, options);
-    if (units.length === 0) throw new UsageError("which work unit? its name must follow");
+    if (units.length === 0) throw new UsageError("expected the name of a work unit");
     await requireWorkSpec(context, workSpec);
     const { coordinate, ns } = await context.work();
     const rows = await coordinate.getWorkUnits(ns, workSpec, units);
@@ -128,7 +128,7 @@ async function lineageOf(coordinate: Coordinate, ns: string, unit: WorkUnitRow):
   for (let origin = unit.origin; origin !== null && lineage.length < deepest;) {
     const [attempt] = await coordinate.getAttempts(ns, [origin]);
     if (attempt === null || attempt === undefined) {
-      lineage.push({ attempt: origin, workSpec: "", workUnit: "", status: "deleted since", worker: "" });
+      lineage.push({ attempt: origin, workSpec: "", workUnit: "", status: "deleted", worker: "" });
       break;
     }
     const { workSpec, workUnit, status, worker } = attempt;
@@ -173,7 +173,7 @@ function print(context: Context, { unit, attempts, lineage }: Record_, options: 
     ...lineage.map((one, i): [string, string] => [
       i === 0 ? "Made by" : "",
       one.workSpec === ""
-        ? `${i === 0 ? "" : "← "}attempt ${one.attempt}, deleted since`
+        ? `${i === 0 ? "" : "← "}attempt ${one.attempt}, deleted`
         : `${i === 0 ? "" : "← "}${show(one.workSpec)} / ${show(one.workUnit)}, attempt ${one.attempt} (${one.status})`,
     ]),
     ["Data", dataLine(context, unit, options.data === true)],
@@ -202,7 +202,7 @@ function dataLine({ out }: Context, { data }: WorkUnitRow, full: boolean): strin
     } = decodeData(jsonData(text, { maxBytes: Infinity }));
     const line = showJson(writeJson(rest));
     if (line.length <= room) return line;
-    const size = ` (${count(dataByteLength(data))} bytes; --data shows all)`;
+    const size = ` (${count(dataByteLength(data))} bytes; --data shows everything)`;
     return cut(line, Math.max(20, room - size.length)) + size;
   }
   return `\n${showJson(text)}`;
@@ -211,12 +211,14 @@ function dataLine({ out }: Context, { data }: WorkUnitRow, full: boolean): strin
 function printAttempts(context: Context, attempts: readonly AttemptRow[], all: boolean, now: number): void {
   const { out } = context;
   if (attempts.length === 0) {
-    out.line("  No attempt was made yet.");
+    out.line("  No attempts yet.");
     return;
   }
   const shown = all ? attempts : attempts.slice(-few);
   if (shown.length < attempts.length)
-    out.line(`  ${counted(attempts.length, "attempt")}; the last ${shown.length}, --all shows every one:`);
+    out.line(
+      `  ${counted(attempts.length, "attempt")}; showing the last ${shown.length}, use --all to see all of them:`,
+    );
   out.line();
   out.table(
     [
@@ -244,7 +246,7 @@ function printAttempts(context: Context, attempts: readonly AttemptRow[], all: b
     for (const line of showText(traceback).trimEnd().split("\n")) out.line(`  ${line}`);
     const last = row.data === null ? null : dataGetText(row.data, "last_error");
     if (last === null) continue;
-    out.line(`Its last error:`);
+    out.line(`Last error:`);
     for (const line of showText(last).trimEnd().split("\n")) out.line(`  ${line}`);
   }
 }

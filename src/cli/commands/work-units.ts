@@ -35,20 +35,20 @@ export default command<Options>({
     defineNaming(it)
       .option(
         "-s, --status <status>",
-        `only these: ${workUnitStatuses.join(", ")}; may be repeated`,
+        `only units with this status: ${workUnitStatuses.join(", ")}; may be repeated`,
         repeatedWords,
       )
-      .option("-n, --limit <n>", "at most so many; 100 on a terminal, else 1000")
-      .option("--all", "all of them, however many")
-      .option("--prefix <text>", "only names that begin so")
-      .option("--details", "with status, data and traceback")
-      .option("-0, --print0", "names as they are, each ended by a zero byte");
+      .option("-n, --limit <n>", "maximum number of units (default: 100 on a terminal, else 1000)")
+      .option("--all", "list all units")
+      .option("--prefix <text>", "only units whose names begin with this text")
+      .option("--details", "show status, data and traceback")
+      .option("-0, --print0", "print unescaped names, each followed by a zero byte");
   },
   run: async (context, { args, options }) => {
     const workSpec = await readOneSpec(args, options);
     const statuses = readStatuses(options.status ?? []);
     if (options.all === true && options.limit !== undefined)
-      throw new UsageError("--all and --limit: give one of them");
+      throw new UsageError("--all and --limit: use only one of them");
     const few = context.out.isTerminal ? fewForPeople : fewForScripts;
     const limit = options.all === true ? Infinity : readCount(options.limit ?? String(few), "--limit");
     if (context.compat && !(await hasWorkSpec(context, workSpec))) return exit.done;

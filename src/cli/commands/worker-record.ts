@@ -46,7 +46,7 @@ export async function showWorker(context: Context, name: string): Promise<number
   for (const [key, value] of entries) out.line(`    ${show(key)}: ${show(value)}`);
   out.line();
   const attempts = all.rows.length > 0 ? all.rows : active.rows;
-  if (attempts.length === 0) out.line("It has made no attempts.");
+  if (attempts.length === 0) out.line("No attempts yet.");
   else
     out.table(
       [

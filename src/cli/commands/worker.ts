@@ -33,28 +33,34 @@ const forced = 2;
 
 export default command<Options>({
   define: (it) => {
-    it.argument("[name]", "show what is known of this worker, and run none");
+    it.argument("[name]", "show this worker instead of running one");
     defineWorkerOptions(it);
-    it.option("--concurrency <n>", "units at once; 10, or 10 in each child process")
-      .option("--max-attempts <n>", "units of a claim at most; 1000 for node, 1 for python and command")
-      .option("--name <name>", "the worker's name; made of host and process when absent")
-      .option("--grace <time>", "after SIGTERM, how long tasks may go on before they are told; 10s")
-      .option("--heartbeat <time>", "between check-ins; 15s")
-      .option("--pidfile <file>", "write the process id there, and remove it at the end")
-      .option("--foreground", "accepted; a worker always stays in the foreground");
+    it.option("--concurrency <n>", "concurrent units (default: 10, or 10 per child process)")
+      .option(
+        "--max-attempts <n>",
+        "maximum units per claim (default: 1000 for node, 1 for python and command)",
+      )
+      .option("--name <name>", "name of the worker (default: made from host and process)")
+      .option(
+        "--grace <time>",
+        "after SIGTERM, how long tasks may run before they are asked to stop (default: 10s)",
+      )
+      .option("--heartbeat <time>", "time between check-ins (default: 15s)")
+      .option("--pidfile <file>", "write the process id to this file, and remove the file at the end")
+      .option("--foreground", "no effect: a worker always runs in the foreground");
     defineJobsOptions(it);
   },
   run: async (context, { args: [name], options }) => {
     if (name !== undefined) return showWorker(context, name);
     if (options.jobs === true) {
-      if (context.session.inShell) throw new CommandError("a worker does not run inside the shell");
+      if (context.session.inShell) throw new CommandError("a worker cannot run inside the shell");
       return runJobsWorker(context, options);
     }
     if (options.tasks === undefined && options.runtime === undefined)
       throw new UsageError(
-        "to run a worker give --tasks FILE, --runtime LIST or --jobs; to see one, its name (coordinate workers lists them)",
+        "to run a worker, use --tasks FILE, --runtime LIST or --jobs; to show one, give its name (coordinate workers lists them)",
       );
-    if (context.session.inShell) throw new CommandError("a worker does not run inside the shell");
+    if (context.session.inShell) throw new CommandError("a worker cannot run inside the shell");
     return runUntilStopped(context, options);
   },
 });

@@ -15,9 +15,9 @@ interface Options {
 
 export default command<Options>({
   define: (it) => {
-    it.option("--all", "also those that are not active any more")
-      .option("--details", "with what each told of its environment")
-      .option("-n, --limit <n>", "at most so many; 1000");
+    it.option("--all", "include workers that are no longer active")
+      .option("--details", "show the environment that each worker reported")
+      .option("-n, --limit <n>", "maximum number of workers (default: 1000)");
   },
   run: async (context, { options }) => {
     const { out } = context;
@@ -29,9 +29,7 @@ export default command<Options>({
     if (out.json) out.printJson(rows);
     else if (rows.length === 0)
       out.remark(
-        options.all === true
-          ? "No worker was ever here."
-          : "No worker is active; --all shows those of before.",
+        options.all === true ? "There are no workers." : "No worker is active; --all shows earlier ones.",
       );
     else if (context.compat) for (const row of rows) printPlain(context, row, options.details === true);
     else if (options.details === true) for (const { row } of tree(rows)) printPlain(context, row, true);
