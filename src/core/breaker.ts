@@ -36,7 +36,7 @@ export interface Breaker {
 export interface BreakerState {
   /** When it tripped; absent while it is closed. */
   since?: number;
-  /** When the next probes may begin. */
+  /** When the next round of probes may start. */
   until?: number;
   /** Probes that may begin before `until`. */
   left?: number;

@@ -366,7 +366,7 @@ export interface LockRequest {
 export interface LockQuery {
   /** The root when absent: all locks of the namespace. */
   path?: LockPath;
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   previous?: string;
   limit?: number;
 }

@@ -138,7 +138,7 @@ export interface VerbRow<Answer = unknown> {
 // ---- values
 
 const named = (title: NameKind): Shape<string> =>
-  text({ title, description: "A name; a byte that is not UTF-8 is escaped as \\udc80..\\udcff" });
+  text({ title, description: "A name. Bytes that are not UTF-8 are escaped as \\udc80 to \\udcff" });
 const namespace = named("namespace");
 const workSpec = named("work spec");
 const workUnit = named("work unit");
@@ -148,13 +148,13 @@ const label = named("label");
 const partition = named("partition");
 const limit = named("limit");
 const action = named("action");
-const time = number({ description: "Milliseconds since 1970; 0 is none" });
+const time = number({ description: "Milliseconds since 1970; 0 means none" });
 const span = number({ description: "Milliseconds" });
 
 /** Text when it is JSON, bytes when it is CBOR; on a wire that has objects, an object. */
 const data: Shape<Data> = {
   anyOf: [
-    { type: "object", description: "A dictionary, kept as the text it is" },
+    { type: "object", description: "A JSON object, stored as the text that was sent" },
     { type: "string", contentEncoding: "base64", contentMediaType: "application/cbor" },
     { type: "null" },
   ],
@@ -162,7 +162,7 @@ const data: Shape<Data> = {
 };
 
 const paging: Members<{ previous?: string; limit?: number }> = {
-  previous: maybe(text({ description: "The `next` of the page before" })),
+  previous: maybe(text({ description: "The `next` of the previous page" })),
   limit: maybe(integer),
 };
 const page = <Row>(row: Shape<Row>): Shape<Page<Row>> =>
@@ -172,7 +172,7 @@ const requestOptions: Members<RequestOptions> = {
   requestId: maybe(
     text({
       description:
-        "Names this request, so that it may be repeated when its answer was lost; at most 200 characters",
+        "Identifies this request, so that it can be repeated safely if the answer was lost; at most 200 characters",
     }),
   ),
 };
@@ -192,7 +192,7 @@ const namespaceRow = object<NamespaceRow>({
 const workSpecRef: Shape<WorkSpecRef> = either(
   workSpec,
   input<{ name: string; id: number }>({ name: workSpec, id: integer }),
-  "A work spec by name; with the id that was seen before, one that was deleted since is gone",
+  "A work spec by name. With the id that was read before, a work spec that has been deleted since is `gone`, even if a new one has its name",
 );
 
 const fieldShapes: Readonly<Record<Exclude<FieldKind, "object">, Shape>> = {
@@ -386,7 +386,7 @@ const conditions: Members<Omit<WorkUnitQuery, "asAdded" | "previous" | "limit">>
 };
 const selection = input<WorkUnitSelection>({
   ...conditions,
-  all: maybe(boolean("Every unit; needed when nothing else is said")),
+  all: maybe(boolean("Selects every unit; required if no other condition is given")),
 });
 const tally = objectOf(
   Object.fromEntries(workUnitStatuses.map((status) => [status, integer])),
@@ -489,13 +489,13 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     namespace: "none",
     answer: list(namespaceRow),
     repeat: "same",
-    summary: "The namespaces that the caller may read, in name order.",
+    summary: "Lists the namespaces that the caller may read, in name order.",
   },
   getNamespace: {
     scope: "read",
     answer: namespaceRow,
     repeat: "same",
-    summary: "The settings of a namespace; of one that does not exist, the defaults.",
+    summary: "Returns the settings of a namespace, or the defaults if it does not exist.",
   },
   setNamespace: {
     scope: "admin",
@@ -508,21 +508,25 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     },
     answer: namespaceRow,
     repeat: "same",
-    summary: "Changes settings of a namespace, and creates it.",
+    summary: "Changes settings of a namespace, and creates it if it does not exist.",
   },
   deleteNamespace: {
     scope: "admin",
     answer: nothing,
     repeat: "same",
-    summary: "Deletes a namespace and all that is in it.",
+    summary: "Deletes a namespace and everything in it.",
   },
 
   setWorkSpecs: {
     scope: "write",
     params: { specs: list(input<WorkSpecInput>({ data, name: maybe(workSpec) })) },
     options: {
-      keepMeta: maybe(boolean("Keeps the metadata that operators set by hand")),
-      lenient: maybe(boolean("Takes newer keys that are not of their kind for the user's own data")),
+      keepMeta: maybe(boolean("Keeps metadata that was set by hand")),
+      lenient: maybe(
+        boolean(
+          "Accepts values of the wrong type for keys that are newer than the Go and Python clients, as the user's own data",
+        ),
+      ),
     } satisfies Members<SetWorkSpecOptions>,
     answer: list(workSpecRow),
     repeat: "same",
@@ -533,28 +537,28 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     params: { workSpecs: list(workSpecRef) },
     answer: list(nullable(workSpecRow)),
     repeat: "same",
-    summary: "Work specs by name, null where there is none.",
+    summary: "Returns work specs by name, null for each that does not exist.",
   },
   listWorkSpecs: {
     scope: "read",
     options: paging,
     answer: page(workSpecRow),
     repeat: "same",
-    summary: "A page of work specs, in name order.",
+    summary: "Lists work specs, in name order, a page at a time.",
   },
   setWorkSpecMeta: {
     scope: "write",
     params: { workSpec: workSpecRef, change: workSpecMetaChange },
     answer: workSpecMeta,
     repeat: "same",
-    summary: "Changes what an operator may change of a work spec; answers the resulting metadata.",
+    summary: "Changes metadata of a work spec that can be set by hand; returns the resulting metadata.",
   },
   deleteWorkSpecs: {
     scope: "write",
     params: { workSpecs: list(workSpecRef) },
     answer: list(boolean()),
     repeat: "never",
-    summary: "Deletes work specs with their units and attempts; answers per name whether it was there.",
+    summary: "Deletes work specs with their units and attempts; returns for each name whether it existed.",
   },
 
   addWorkUnits: {
@@ -576,28 +580,26 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     ),
     repeat: "id",
     summary:
-      "Adds work units, all or none; one that exists gets the new data, unless onConflict says otherwise.",
+      "Adds work units, all or none. An existing unit gets the new data, unless onConflict says otherwise.",
   },
   getWorkUnits: {
     scope: "read",
     params: { workSpec: workSpecRef, names: list(workUnit) },
     answer: list(nullable(workUnitRow)),
     repeat: "same",
-    summary: "Work units by name, null where there is none.",
+    summary: "Returns work units by name, null for each that does not exist.",
   },
   listWorkUnits: {
     scope: "read",
     params: { workSpec: workSpecRef },
     options: {
       ...conditions,
-      asAdded: maybe(
-        boolean("With the data that the units were added with, whatever attempts have made of it"),
-      ),
+      asAdded: maybe(boolean("Returns the data that the units were added with, not as changed by attempts")),
       ...paging,
     } satisfies Members<WorkUnitQuery>,
     answer: page(workUnitRow),
     repeat: "same",
-    summary: "A page of work units that match, in name order.",
+    summary: "Lists the work units that match, in name order, a page at a time.",
   },
   countWorkUnits: {
     scope: "read",
@@ -605,19 +607,19 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: tally,
     repeat: "same",
     slow: true,
-    summary: "How many of the selected units there are, by status.",
+    summary: "Counts the selected units by status.",
   },
   awaitWorkUnits: {
     scope: "read",
     params: { workSpec: workSpecRef, names: list(workUnit) },
     options: {
       ...waitOptions,
-      any: maybe(boolean("One that has ended is enough")),
+      any: maybe(boolean("Waits for one unit to end, not for all")),
     } satisfies Members<Omit<AwaitOptions, "signal">>,
     answer: list(nullable(workUnitRow)),
     repeat: "same",
     summary:
-      "Work units by name, null where there is none. With waitMs, waits that long for all of them to have ended.",
+      "Returns work units by name, null for each that does not exist. With waitMs, waits up to that long for all of them to end.",
   },
   setWorkUnitPriorities: {
     scope: "write",
@@ -632,7 +634,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: integer,
     repeat: "never",
     slow: true,
-    summary: "Sets or adjusts the priority of the selected units; answers how many.",
+    summary: "Sets or adjusts the priority of the selected units; returns how many.",
   },
   setWorkUnitDelays: {
     scope: "write",
@@ -640,7 +642,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: integer,
     repeat: "same",
     slow: true,
-    summary: "Sets when the selected waiting units may run; answers how many.",
+    summary: "Sets the earliest start of the selected units that wait; returns how many.",
   },
   resetWorkUnits: {
     scope: "write",
@@ -648,19 +650,21 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: integer,
     repeat: "never",
     slow: true,
-    summary: "Clears the active attempt of the selected units, which become available; answers how many.",
+    summary:
+      "Clears the active attempts of the selected units, which become available again; returns how many.",
   },
   cancelWorkUnits: {
     scope: "write",
     params: { workSpec: workSpecRef, selection },
     options: {
-      by: maybe(text({ description: "Who cancels" })),
-      why: maybe(text({ description: "Why" })),
+      by: maybe(text({ description: "Who cancels the units, for people to read" })),
+      why: maybe(text({ description: "Why the units are cancelled, for people to read" })),
     } satisfies Members<CancelOptions>,
     answer: integer,
     repeat: "never",
     slow: true,
-    summary: "Fails the selected units that have not ended, running ones included; answers how many.",
+    summary:
+      "Cancels the selected units that have not ended, running ones included: they fail. Returns how many.",
   },
   deleteWorkUnits: {
     scope: "write",
@@ -668,7 +672,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: integer,
     repeat: "never",
     slow: true,
-    summary: "Deletes the selected units with their attempts; answers how many.",
+    summary: "Deletes the selected units with their attempts; returns how many.",
   },
 
   requestAttempts: {
@@ -684,7 +688,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: list(attemptRow),
     repeat: "id",
     summary:
-      "Asks for work: attempts of one work spec, or none. With waitMs, waits that long for work to come.",
+      "Claims work: returns attempts of one work spec, or none. With waitMs, waits up to that long for work.",
   },
   makeAttempts: {
     scope: "work",
@@ -693,35 +697,37 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     },
     answer: list(attemptRow),
     repeat: "never",
-    summary: "Makes attempts for given units, wherever they stand; all or none.",
+    summary: "Makes attempts for the given units, whatever their status; all or none.",
   },
   settleAttempts: {
     scope: "work",
     params: { changes: list(attemptChange) },
     answer: list(attemptChanged),
     repeat: "same",
-    summary: "Finishes, fails, errs, retries, expires and renews; each change by itself, answers per item.",
+    summary:
+      "Finishes, fails, retries, expires and renews attempts. Changes are independent; returns one result per change.",
   },
   getAttempts: {
     scope: "read",
     params: { ids: list(text()) },
     answer: list(nullable(attemptRow)),
     repeat: "same",
-    summary: "Attempts by id, null where there is none.",
+    summary: "Returns attempts by id, null for each that does not exist.",
   },
   listUnitAttempts: {
     scope: "read",
     params: { workSpec: workSpecRef, workUnit },
     answer: list(attemptRow),
     repeat: "same",
-    summary: "All attempts of a unit, in the order they were made.",
+    summary: "Lists all attempts of a unit, in the order they were made.",
   },
   writeAttemptLogs: {
     scope: "work",
     params: { logs: list(input<AttemptLinesOf>({ attempt: text(), ...attemptLines })) },
     answer: list(boolean()),
     repeat: "never",
-    summary: "Keeps lines that tasks wrote, bounded per attempt; answers whether there is such an attempt.",
+    summary:
+      "Stores log lines of tasks, up to a limit per attempt; returns for each item whether the attempt exists.",
   },
   getAttemptLogs: {
     scope: "read",
@@ -729,7 +735,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     options: { after: maybe(integer) } satisfies Members<LogQuery>,
     answer: list(nullable(attemptLog)),
     repeat: "same",
-    summary: "What the tasks of attempts wrote, null where there is no such attempt.",
+    summary: "Returns the log lines of attempts, null for each attempt that does not exist.",
   },
   listWorkerAttempts: {
     scope: "read",
@@ -740,7 +746,8 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     } satisfies Members<WorkerAttemptQuery>,
     answer: page(attemptRow),
     repeat: "same",
-    summary: "Attempts of a worker: active ones, all, or the active ones of its children.",
+    summary:
+      "Lists the attempts of a worker: its active ones, all of them, or the active ones of its children.",
   },
 
   updateWorkers: {
@@ -748,14 +755,14 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     params: { changes: list(workerChange) },
     answer: list(workerRow),
     repeat: "same",
-    summary: "Check-ins of workers and other changes, all or none; answers the resulting workers.",
+    summary: "Records check-ins of workers and other changes, all or none; returns the resulting workers.",
   },
   getWorkers: {
     scope: "read",
     params: { names: list(worker) },
     answer: list(nullable(workerRow)),
     repeat: "same",
-    summary: "Workers by name, null where there is none.",
+    summary: "Returns workers by name, null for each that does not exist.",
   },
   listWorkers: {
     scope: "read",
@@ -769,7 +776,8 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     } satisfies Members<WorkerQuery>,
     answer: page(workerRow),
     repeat: "same",
-    summary: "A page of workers that match, in name order. With parent or root, one level of the tree.",
+    summary:
+      "Lists the workers that match, in name order, a page at a time. With parent or root, one level of the tree.",
   },
 
   takeMessages: {
@@ -783,21 +791,21 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: list(message),
     repeat: "id",
     summary:
-      "Takes messages out of a queue, in order, or none. With waitMs, waits that long for the first to come.",
+      "Removes messages from a queue and returns them in order. With waitMs, waits up to that long for the first one.",
   },
   countMessages: {
     scope: "read",
     params: { queues: list(queue) },
     answer: list(integer),
     repeat: "same",
-    summary: "How many messages each queue has.",
+    summary: "Returns how many messages each queue has.",
   },
   listQueues: {
     scope: "read",
     options: paging,
     answer: page(object<QueueRow>({ name: queue, messages: integer, oldest: time })),
     repeat: "same",
-    summary: "A page of the queues that have messages, in name order.",
+    summary: "Lists the queues that have messages, in name order, a page at a time.",
   },
   clearQueue: {
     scope: "write",
@@ -805,7 +813,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     answer: integer,
     repeat: "never",
     slow: true,
-    summary: "Removes all messages of a queue; answers how many.",
+    summary: "Removes all messages of a queue; returns how many.",
   },
 
   putActions: {
@@ -813,28 +821,29 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     params: { actions: list(input<ActionInput>({ key: action, data })) },
     answer: list(boolean()),
     repeat: "same",
-    summary: "Stores records, all or none; a key that has other data is refused. Answers which were new.",
+    summary:
+      "Stores records, all or none. A key that exists with different data is refused. Returns which were new.",
   },
   getActions: {
     scope: "read",
     params: { keys: list(action) },
     answer: list(nullable(actionRow)),
     repeat: "same",
-    summary: "Records by key, null where there is none.",
+    summary: "Returns records by key, null for each that does not exist.",
   },
   listActions: {
     scope: "read",
     options: paging,
     answer: page(actionRow),
     repeat: "same",
-    summary: "A page of records, in the order of keys.",
+    summary: "Lists records, in key order, a page at a time.",
   },
   deleteActions: {
     scope: "write",
     params: { keys: list(action) },
     answer: list(boolean()),
     repeat: "never",
-    summary: "Deletes records; answers per key whether it was there.",
+    summary: "Deletes records; returns for each key whether it existed.",
   },
 
   listFailures: {
@@ -854,7 +863,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
       }),
     ),
     repeat: "same",
-    summary: "Failed units in groups by what went wrong, of one work spec or of all.",
+    summary: "Lists the failed units of one work spec, or of all, grouped by error.",
   },
   listPartitions: {
     scope: "read",
@@ -873,55 +882,55 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     ),
     repeat: "same",
     summary:
-      "A page of the partitions of a work spec, with what waits and runs in each and what holds it back.",
+      "Lists the partitions of a work spec, a page at a time: how many units wait and run in each, and what holds it back.",
   },
   setBatches: {
     scope: "write",
     params: { batches: list(batchInput) },
     answer: list(batchRow),
     repeat: "same",
-    summary: "Makes batches, or changes what is given of them.",
+    summary: "Creates batches, or updates the given fields of existing ones.",
   },
   getBatches: {
     scope: "read",
     params: { names: list(text()) },
     answer: list(nullable(batchRow)),
     repeat: "same",
-    summary: "Batches by name, null where there is none.",
+    summary: "Returns batches by name, null for each that does not exist.",
   },
   listBatches: {
     scope: "read",
     options: paging,
     answer: page(batchRow),
     repeat: "same",
-    summary: "A page of batches, in name order.",
+    summary: "Lists batches, in name order, a page at a time.",
   },
   deleteBatches: {
     scope: "write",
     params: { names: list(text()) },
     answer: list(boolean()),
     repeat: "never",
-    summary: "Forgets batches; their units stay. Answers per name whether it was there.",
+    summary: "Deletes batches; their units stay. Returns for each name whether it existed.",
   },
   setLimits: {
     scope: "write",
     params: { limits: list(limitInput) },
     answer: list(limitRow),
     repeat: "same",
-    summary: "Defines limits that work specs of the namespace may share, or redefines them; others stay.",
+    summary: "Creates or replaces limits that work specs of the namespace can share; other limits stay.",
   },
   listLimits: {
     scope: "read",
     answer: list(limitRow),
     repeat: "same",
-    summary: "The shared limits of a namespace, in name order, with what runs under them.",
+    summary: "Lists the shared limits of a namespace, in name order, with how many units run under each.",
   },
   deleteLimits: {
     scope: "write",
     params: { names: list(limit) },
     answer: list(boolean()),
     repeat: "never",
-    summary: "Deletes shared limits. Answers per name whether it was there.",
+    summary: "Deletes shared limits; returns for each name whether it existed.",
   },
   changeBatch: {
     scope: "write",
@@ -930,7 +939,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     repeat: "same",
     slow: true,
     summary:
-      "Cancels the units of a batch and of those in it that have not ended, or has those that failed done again; answers how many.",
+      "Cancels the units of a batch that have not ended, or retries those that failed, child batches included; returns how many.",
   },
 
   tally: {
@@ -945,20 +954,20 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
       }),
     ),
     repeat: "same",
-    summary: "Exact counts per work spec and status.",
+    summary: "Returns exact counts per work spec and status.",
   },
   waitingSince: {
     scope: "read",
     namespace: "optional",
     answer: list(object<WaitingSinceRow>({ namespace, workSpec, since: time, exact: boolean() })),
     repeat: "same",
-    summary: "Per work spec with available units, since when one of them has waited.",
+    summary: "Returns since when units have waited, for each work spec with available units.",
   },
   history: {
     scope: "read",
     options: {
       workSpecs: maybe(list(workSpec)),
-      each: maybe(boolean("Besides the namespace as a whole, a series for every work spec")),
+      each: maybe(boolean("Adds a series for every work spec to that of the namespace")),
       from: maybe(time),
       lastMs: maybe(span),
       to: maybe(time),
@@ -972,7 +981,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     }),
     repeat: "same",
     summary:
-      "What happened over time, in steps: counts of units added and ended, how many ran and waited, durations and waits.",
+      "Returns statistics over time, in steps: units added, started and ended, how many ran and waited, run and wait times.",
   },
   explain: {
     scope: "read",
@@ -995,7 +1004,7 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
       }),
     ),
     repeat: "same",
-    summary: "For every work spec, why this request would or would not be given work from it.",
+    summary: "Explains for every work spec why this request would or would not get work from it.",
   },
 
   lock: {
@@ -1003,49 +1012,49 @@ export const verbs: { readonly [V in Verb]: VerbRow<Awaited<ReturnType<Coordinat
     options: lockRequest,
     answer: lockRefusal,
     repeat: "never",
-    summary: "Locks all paths or none; answers what was refused, or null.",
+    summary: "Locks all paths or none; returns the path that was refused and its owner, or null.",
   },
   lockSome: {
     scope: "work",
     options: lockRequest,
     answer: list(boolean()),
     repeat: "never",
-    summary: "Locks each path by itself, in order; answers which were granted.",
+    summary: "Locks each path independently, in order; returns which were granted.",
   },
   renewLocks: {
     scope: "work",
     options: lockRequest,
     answer: lockRefusal,
     repeat: "same",
-    summary: "Extends locks, all or none; answers what was refused, or null.",
+    summary: "Extends locks, all or none; returns the path that was refused and its owner, or null.",
   },
   unlock: {
     scope: "work",
     options: { owner: text(), paths: list(lockPath) } satisfies Members<Pick<LockRequest, "owner" | "paths">>,
     answer: lockRefusal,
     repeat: "never",
-    summary: "Releases locks, all or none; answers what was refused, or null.",
+    summary: "Releases locks, all or none; returns the path that was refused and its owner, or null.",
   },
   readLocks: {
     scope: "read",
     params: { paths: list(lockPath) },
     answer: list(nullable(text())),
     repeat: "same",
-    summary: "The owner of exactly each path, or null.",
+    summary: "Returns the owner of each path, not of paths above or below it; null if it is not locked.",
   },
   listLocks: {
     scope: "read",
     options: { path: maybe(lockPath), ...paging } satisfies Members<LockQuery>,
     answer: page(object<Lock>({ path: lockPath, owner: text(), deadline: time })),
     repeat: "same",
-    summary: "A page of the locks that are held at and below a path, in the order of their labels.",
+    summary: "Lists the locks at and below a path, in the order of their labels, a page at a time.",
   },
   clearLocks: {
     scope: "write",
     params: { path: lockPath },
     answer: nothing,
     repeat: "same",
-    summary: "Releases everything at and below a path, whoever holds it.",
+    summary: "Releases all locks at and below a path, whoever owns them.",
   },
 };
 

@@ -139,21 +139,21 @@ const retentionLimit = {
   max_age: {
     kind: "duration",
     field: "maxAgeMs",
-    help: "Seconds since the unit ended for which it is kept",
+    help: "Seconds to keep a unit after it has ended",
   },
-  max_count: { kind: "count", field: "maxCount", help: "How many units are kept, the newest" },
+  max_count: { kind: "count", field: "maxCount", help: "How many of the newest units to keep" },
 } as const satisfies Record<string, WorkSpecField>;
 
 /** Nothing, or by partition. */
 const partitionWords = ["", "partition"] as const;
 
 const rate = {
-  limit: { kind: "amount", field: "limit", help: "Units that may begin in one period; 0 is unlimited" },
-  period: { kind: "duration", field: "periodMs", help: "Seconds; 1 if not given" },
+  limit: { kind: "amount", field: "limit", help: "Units that may start in one period; 0 is unlimited" },
+  period: { kind: "duration", field: "periodMs", help: "Length of the period in seconds; 1 if not given" },
   burst: {
     kind: "count",
     field: "burst",
-    help: "Units that may begin at once after a pause; 1 if not given, which spreads them evenly",
+    help: "Units that may start at the same time after a quiet period; 1 if not given, which spaces starts evenly",
   },
 } as const satisfies Record<string, WorkSpecField>;
 
@@ -162,14 +162,14 @@ const backoff = {
     kind: "choice",
     field: "kind",
     words: backoffKinds,
-    help: "exponential if not given: twice as long after each try; linear: delay longer after each; fixed: always delay",
+    help: "exponential (the default) doubles the wait after each try, linear adds delay after each try, fixed always waits delay",
   },
-  delay: { kind: "duration", field: "delayMs", help: "After the first try; a second if not given" },
-  max: { kind: "duration", field: "maxMs", help: "Never longer than this; an hour if not given" },
+  delay: { kind: "duration", field: "delayMs", help: "Seconds to wait after the first try; 1 if not given" },
+  max: { kind: "duration", field: "maxMs", help: "Longest wait, in seconds; 3600 if not given" },
   jitter: {
     kind: "share",
     field: "jitter",
-    help: "The share of the wait that is left to chance; 0 if not given",
+    help: "Random share of the wait, from 0 to 1: 0.5 waits between half of the time and all of it; 0 if not given",
   },
 } as const satisfies Record<string, WorkSpecField>;
 
@@ -177,12 +177,12 @@ const breakerKeys = {
   failures: {
     kind: "share",
     field: "failures",
-    help: "The share of attempts within the window that must fail to trip it; 0 is no breaker",
+    help: "The share of failed attempts in the window that trips the breaker; 0 turns it off",
   },
   min: {
     kind: "count",
     field: "min",
-    help: "Attempts within the window below which it does not trip; 10 if not given",
+    help: "The breaker trips only after this many attempts in the window; 10 if not given",
   },
   window: {
     kind: "duration",
@@ -192,43 +192,43 @@ const breakerKeys = {
   pause: {
     kind: "duration",
     field: "pauseMs",
-    help: "Seconds until it tries units again, and between such probes; 60 if not given",
+    help: "Seconds before the first probes, and between rounds of probes; 60 if not given",
   },
   probes: {
     kind: "count",
     field: "probes",
-    help: "Units that it tries in each pause, and that must finish one after the other before it goes on; 1 if not given",
+    help: "Units to try in each round, and how many must finish in a row to close the breaker; 1 if not given",
   },
   by: {
     kind: "choice",
     field: "by",
     words: breakerScopes,
-    help: "work_spec if not given: all failures count together; error: those with the same error",
+    help: "work_spec (the default) counts all failures together; error counts each error separately",
   },
   action: {
     kind: "choice",
     field: "action",
     words: breakerActions,
-    help: "pause if not given: nothing begins before the first probe; slow: probes begin at once",
+    help: "pause (the default) waits before the first probes; slow starts them at once",
   },
 } as const satisfies Record<string, WorkSpecField & { field: keyof Breaker }>;
 
 const breakerStateKeys = {
-  since: { kind: "time", field: "since", help: "When it tripped; absent while it is not tripped" },
-  until: { kind: "time", field: "until", help: "When the next probes may begin" },
-  left: { kind: "count", field: "left", help: "Probes that may begin before that" },
+  since: { kind: "time", field: "since", help: "When the breaker tripped; absent while it is closed" },
+  until: { kind: "time", field: "until", help: "When the next round of probes may start" },
+  left: { kind: "count", field: "left", help: "Probes that may still start before until" },
   good: { kind: "count", field: "good", help: "Probes that have finished since the last one failed" },
-  failed: { kind: "count", field: "failed", help: "Attempts that had failed when it tripped" },
-  ended: { kind: "count", field: "ended", help: "Attempts that had ended when it tripped" },
-  error: { kind: "text", field: "error", help: "What went wrong in the last of them" },
-  from: { kind: "time", field: "from", help: "Attempts that ended before are not counted" },
+  failed: { kind: "count", field: "failed", help: "Failed attempts in the window when it tripped" },
+  ended: { kind: "count", field: "ended", help: "Ended attempts in the window when it tripped" },
+  error: { kind: "text", field: "error", help: "Error of the last failed attempt" },
+  from: { kind: "time", field: "from", help: "Attempts that ended before this time are not counted" },
 } as const satisfies Record<string, WorkSpecField & { field: keyof BreakerState }>;
 
 const scheduleKeys = {
   cron: {
     kind: "text",
     field: "cron",
-    help: "A cron expression of five fields, or six that begin with seconds",
+    help: "A cron expression with five fields, or with six, the first for seconds",
   },
   timezone: {
     kind: "text",
@@ -238,7 +238,7 @@ const scheduleKeys = {
   every: {
     kind: "duration",
     field: "everyMs",
-    help: "A unit every so many seconds, counted from start, else from 1970",
+    help: "Seconds from one unit to the next, counted from start, or from 1970 without a start",
   },
   at: { kind: "times", field: "at", help: "A unit at each of these times" },
   start: { kind: "time", field: "start", help: "No run before this time" },
@@ -246,25 +246,25 @@ const scheduleKeys = {
   jitter: {
     kind: "duration",
     field: "jitterMs",
-    help: "Each unit begins up to so many seconds later than its time",
+    help: "Delays each unit by up to this many seconds",
   },
   catch_up: {
     kind: "count",
     field: "catchUp",
     words: { skip: 0, one: 1 },
-    help: "How many missed runs are made after an outage, the latest ones: skip, one (the default), or a number",
+    help: "How many of the latest missed runs to make up after an outage: skip, one (the default), or a number",
   },
   overlap: {
     kind: "choice",
     field: "overlap",
     words: overlapPolicies,
-    help: "While the unit of the run before has not ended: allow (the default) makes the next one, skip makes none, wait makes one that waits for it",
+    help: "What to do while the unit of the previous run has not ended: allow (the default) makes the next unit, skip makes none, wait makes one that starts when the previous has ended",
   },
 } as const satisfies Record<string, WorkSpecField & { field: keyof Schedule }>;
 
 /** By key, in the order in which metadata is written. */
 export const workSpecFields = {
-  name: { kind: "text", help: "The name of the work spec, of 1 to 1,024 bytes. It cannot be changed" },
+  name: { kind: "text", help: "The name of the work spec: 1 to 1,024 bytes. It cannot be changed" },
   desc: { kind: "text", help: "A description for people", forWorkers: true },
   task: { kind: "text", help: "The task to run; the name of the work spec if not given", forWorkers: true },
   module: { kind: "text", help: "The module that has the function to run", forWorkers: true },
@@ -281,7 +281,7 @@ export const workSpecFields = {
   },
   config: {
     kind: "object",
-    help: "The configuration of the jobs; in a flow it is laid over the configuration in effect, and null deletes a key",
+    help: "The configuration of the jobs. A flow file merges it into the configuration in effect; null deletes a key",
     forWorkers: true,
   },
   priority: {
@@ -300,7 +300,7 @@ export const workSpecFields = {
   },
   nice: {
     kind: "number",
-    help: "Another way to say the weight: 20 - nice, at least 1. Ignored where there is a weight",
+    help: "Another way to set the weight: 20 - nice, at least 1. Ignored if weight is given",
   },
   disabled: {
     kind: "boolean",
@@ -308,7 +308,7 @@ export const workSpecFields = {
     default: false,
     settable: true,
     shownAs: "paused",
-    help: "Paused: no new attempts; those that run go on",
+    help: "Paused: no new attempts start; running ones continue",
   },
   not_before: {
     kind: "time",
@@ -316,21 +316,21 @@ export const workSpecFields = {
     default: 0,
     settable: true,
     newer: true,
-    help: "No unit is handed out before this time; 0 is at once",
+    help: "No unit is handed out before this time; 0 is no delay",
   },
   continuous: {
     kind: "boolean",
     field: "continuous",
     default: false,
     settable: true,
-    help: "Makes units of its own when it has none. Can be set only where the data says so",
+    help: "Generates a unit when none is available or running. Can be turned on only if the data has continuous: true",
   },
   can_be_continuous: {
     kind: "boolean",
     field: "canBeContinuous",
     default: false,
     metaOnly: true,
-    help: "The key continuous of the data",
+    help: "Whether the data has continuous: true",
   },
   min_gb: {
     kind: "amount",
@@ -339,14 +339,14 @@ export const workSpecFields = {
     settable: true,
     unit: "GB",
     aliases: ["min_memory_gb"],
-    help: "Memory that a job needs. A request that states availableGb is not given work specs that need more",
+    help: "Memory that a job needs. A request with availableGb gets no units of work specs that need more",
   },
   interval: {
     kind: "duration",
     field: "intervalMs",
     default: 0,
     settable: true,
-    help: "The least time between two units that it makes",
+    help: "The minimum time between two generated units",
   },
   next_continuous: {
     kind: "time",
@@ -354,14 +354,14 @@ export const workSpecFields = {
     default: 0,
     settable: true,
     metaOnly: true,
-    help: "It makes no unit before this time; 0 is at once",
+    help: "No unit is generated before this time; 0 is no delay",
   },
   max_running: {
     kind: "count",
     field: "maxRunning",
     default: 0,
     settable: true,
-    help: "Units that may be pending at once, exactly; 0 is unlimited",
+    help: "Maximum number of pending units, enforced exactly; 0 is unlimited",
   },
   max_getwork: {
     kind: "count",
@@ -369,7 +369,7 @@ export const workSpecFields = {
     default: 0,
     settable: true,
     aliases: ["max_attempts_returned"],
-    help: "Attempts that one request is given at most; 0 is unlimited",
+    help: "Maximum number of attempts that one request gets; 0 is unlimited",
   },
   max_retries: {
     kind: "count",
@@ -384,14 +384,14 @@ export const workSpecFields = {
     default: 0,
     settable: true,
     newer: true,
-    help: "Units of one partition that may be pending at once, exactly; 0 is unlimited",
+    help: "Maximum number of pending units of one partition, enforced exactly; 0 is unlimited",
   },
   rate: {
     kind: "object",
     field: "rate",
     default: {},
     newer: true,
-    help: "How many units may begin in a time",
+    help: "How many units may start per period",
     keys: rate,
   },
   rate_per_partition: {
@@ -399,7 +399,7 @@ export const workSpecFields = {
     field: "ratePerPartition",
     default: {},
     newer: true,
-    help: "How many units of one partition may begin in a time",
+    help: "How many units of one partition may start per period",
     keys: rate,
   },
   order: {
@@ -408,7 +408,7 @@ export const workSpecFields = {
     default: "",
     newer: true,
     words: partitionWords,
-    help: "With partition, the next unit of a partition begins only when the one before has finished or failed",
+    help: "With partition, a unit starts only when the previous unit of its partition has finished or failed",
   },
   fair: {
     kind: "choice",
@@ -416,7 +416,7 @@ export const workSpecFields = {
     default: "",
     newer: true,
     words: partitionWords,
-    help: "With partition, partitions take turns, one unit each, however many units they have and of whatever priority",
+    help: "With partition, partitions take turns, one unit each, regardless of the number and priority of their units",
   },
   aging: {
     kind: "amount",
@@ -424,14 +424,14 @@ export const workSpecFields = {
     default: 0,
     settable: true,
     newer: true,
-    help: "Priority that a unit gains in a minute of waiting, so that none waits for ever; 0 is none",
+    help: "Priority that a unit gains per minute of waiting, so that none waits for ever; 0 is none",
   },
   aged_points: {
     kind: "number",
     field: "agedPoints",
     default: 0,
     metaOnly: true,
-    help: "What waiting units had gained when aging was last changed",
+    help: "Priority gained by aging until it was last changed",
   },
   aged_since: {
     kind: "time",
@@ -445,26 +445,26 @@ export const workSpecFields = {
     field: "partitionWeights",
     default: {},
     newer: true,
-    help: "With fair, how many units a turn of a partition is, by its name; 1 for those that are not named",
+    help: "With fair, the number of units in a turn of a partition, by partition name; 1 for partitions that are not named",
   },
   limits: {
     kind: "names",
     field: "limits",
     default: [],
     newer: true,
-    help: "Limits of the namespace that its units come under, with those of other work specs",
+    help: "Names of shared limits of the namespace that apply to its units",
   },
   retry: {
     kind: "object",
     field: "retry",
     default: {},
     newer: true,
-    help: "What becomes of a unit whose task ends in an error. Without it and max_retries, the unit fails",
+    help: "What happens to a unit whose task ends in an error. Without retry and max_retries, the unit fails",
     keys: {
       attempts: {
         kind: "count",
         field: "attempts",
-        help: "Tries after which a unit fails; 0 is unlimited. With max_retries as well, the smaller number holds",
+        help: "Tries after which a unit fails; 0 is unlimited. If max_retries is given too, the smaller number applies",
       },
       backoff: {
         kind: "object",
@@ -479,7 +479,7 @@ export const workSpecFields = {
     field: "breaker",
     default: {},
     newer: true,
-    help: "When it pauses itself because too many of its attempts fail",
+    help: "Pauses or slows the work spec when too many of its attempts fail",
     keys: breakerKeys,
   },
   breaker_state: {
@@ -487,7 +487,7 @@ export const workSpecFields = {
     field: "breakerState",
     default: {},
     metaOnly: true,
-    help: "What its breaker does now; empty while it never tripped",
+    help: "The state of the breaker; empty if it has never tripped",
     keys: breakerStateKeys,
   },
   max_waiting: {
@@ -496,7 +496,7 @@ export const workSpecFields = {
     default: 0,
     settable: true,
     newer: true,
-    help: "Units that may wait; an add of more is refused with queue_full. 0 is unlimited",
+    help: "Maximum number of waiting units; adding more is refused with queue_full. 0 is unlimited",
   },
   then: {
     kind: "text",
@@ -514,28 +514,28 @@ export const workSpecFields = {
     kind: "text",
     field: "runtime",
     default: "",
-    help: "What the jobs run in. A request that lists runtimes is given only work specs of these, exactly",
+    help: "The runtime of the jobs. A request that lists runtimes gets only units of work specs whose runtime is in the list",
   },
   requires: {
     kind: "names",
     field: "requires",
     default: [],
     newer: true,
-    help: "Labels that a worker must have: gpu, zone=eu, zone!=us, version>=2.3, also with >, <= and <",
+    help: "Conditions on the labels of workers, such as gpu, zone=eu, zone!=us or version>=2.3; also >, <= and <",
   },
   task_name: {
     kind: "text",
     field: "taskName",
     default: "",
     metaOnly: true,
-    help: "The task that runs it: the key task, else its name. A request that lists tasks is given only work specs of these",
+    help: "The task to run: the key task, or the name of the work spec. A request that lists tasks gets only units of work specs whose task is in the list",
   },
   runs_module: {
     kind: "boolean",
     field: "runsModule",
     default: false,
     metaOnly: true,
-    help: "It has the key module, and runs no task",
+    help: "Whether it has the key module and runs a function of that module instead of a task",
   },
   retention: {
     kind: "object",
@@ -543,8 +543,13 @@ export const workSpecFields = {
     default: {},
     help: "How long ended units are kept; for ever if not given",
     keys: {
-      finished: { kind: "object", field: "finished", help: "Of finished units", keys: retentionLimit },
-      failed: { kind: "object", field: "failed", help: "Of failed units", keys: retentionLimit },
+      finished: {
+        kind: "object",
+        field: "finished",
+        help: "Limits for finished units",
+        keys: retentionLimit,
+      },
+      failed: { kind: "object", field: "failed", help: "Limits for failed units", keys: retentionLimit },
     },
   },
   schedule: {
@@ -552,7 +557,7 @@ export const workSpecFields = {
     field: "schedule",
     default: {},
     newer: true,
-    help: "The times at which it makes units of its own: by cron, every or at",
+    help: "The times at which it makes units, by cron, every or at",
     keys: scheduleKeys,
   },
   next_run: {

@@ -32,7 +32,7 @@ export interface WorkSpecRow {
   meta: WorkSpecMeta;
 }
 
-/** A work spec by name; with the id of a spec that was seen before, one that was deleted since is `gone`. */
+/** A work spec by name. With the id that was read before, a spec that has been deleted since is `gone`, even if a new one has its name. */
 export type WorkSpecRef = string | { name: string; id: number };
 
 export const workSpecName = (ref: WorkSpecRef): string => (typeof ref === "string" ? ref : ref.name);

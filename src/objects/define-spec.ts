@@ -21,7 +21,7 @@ import type { StandardSchema } from "./standard-schema.ts";
  * have the outputs of these results as data.
  */
 export interface WorkSpecKeys<Result = DataObject> {
-  /** The name of the work spec, of 1 to 1,024 bytes. It cannot be changed */
+  /** The name of the work spec: 1 to 1,024 bytes. It cannot be changed */
   name: string;
   /** A description for people */
   desc?: string;
@@ -35,50 +35,50 @@ export interface WorkSpecKeys<Result = DataObject> {
   terminate_function?: string;
   /** Further arguments of the function: a list, or keywords and their values */
   run_params?: readonly unknown[] | Readonly<Record<string, unknown>>;
-  /** The configuration of the jobs; in a flow it is laid over the configuration in effect, and null deletes a key */
+  /** The configuration of the jobs. A flow file merges it into the configuration in effect; null deletes a key */
   config?: Readonly<Record<string, unknown>>;
   /** Work specs of higher priority always go first */
   priority?: number;
   /** The share among work specs of equal priority. Zero or less is never scheduled */
   weight?: number;
-  /** Another way to say the weight: 20 - nice, at least 1. Ignored where there is a weight */
+  /** Another way to set the weight: 20 - nice, at least 1. Ignored if weight is given */
   nice?: number;
-  /** Paused: no new attempts; those that run go on */
+  /** Paused: no new attempts start; running ones continue */
   disabled?: boolean;
-  /** Makes units of its own when it has none. Can be set only where the data says so */
+  /** Generates a unit when none is available or running. Can be turned on only if the data has continuous: true */
   continuous?: boolean;
-  /** Memory that a job needs. A request that states availableGb is not given work specs that need more */
+  /** Memory that a job needs. A request with availableGb gets no units of work specs that need more */
   min_gb?: number;
-  /** The least time between two units that it makes */
+  /** The minimum time between two generated units */
   interval?: number;
-  /** Units that may be pending at once, exactly; 0 is unlimited */
+  /** Maximum number of pending units, enforced exactly; 0 is unlimited */
   max_running?: number;
-  /** Attempts that one request is given at most; 0 is unlimited */
+  /** Maximum number of attempts that one request gets; 0 is unlimited */
   max_getwork?: number;
   /** Attempts after which a unit fails instead of being handed out again; 0 is unlimited */
   max_retries?: number;
-  /** Units of one partition that may be pending at once, exactly; 0 is unlimited */
+  /** Maximum number of pending units of one partition, enforced exactly; 0 is unlimited */
   max_running_per_partition?: number;
-  /** How many units may begin in a time */
+  /** How many units may start per period */
   rate?: RateKeys;
-  /** How many units of one partition may begin in a time */
+  /** How many units of one partition may start per period */
   rate_per_partition?: RateKeys;
-  /** With partition, the next unit of a partition begins only when the one before has finished or failed */
+  /** With partition, a unit starts only when the previous unit of its partition has finished or failed */
   order?: "partition" | "";
-  /** With partition, partitions take turns, one unit each, however many units they have and of whatever priority */
+  /** With partition, partitions take turns, one unit each, regardless of the number and priority of their units */
   fair?: "partition" | "";
-  /** Priority that a unit gains in a minute of waiting, so that none waits for ever; 0 is none */
+  /** Priority that a unit gains per minute of waiting, so that none waits for ever; 0 is none */
   aging?: number;
-  /** With fair, how many units a turn of a partition is, by its name; 1 for those that are not named */
+  /** With fair, the number of units in a turn of a partition, by partition name; 1 for partitions that are not named */
   partition_weights?: Readonly<Record<string, number>>;
-  /** Limits of the namespace that its units come under, with those of other work specs */
+  /** Names of shared limits of the namespace that apply to its units */
   limits?: readonly string[];
-  /** What becomes of a unit whose task ends in an error. Without it and max_retries, the unit fails */
+  /** What happens to a unit whose task ends in an error. Without retry and max_retries, the unit fails */
   retry?: {
     attempts?: number;
     backoff?: { kind?: "exponential" | "fixed" | "linear"; delay?: number; max?: number; jitter?: number };
   };
-  /** When it pauses itself because too many of its attempts fail */
+  /** Pauses or slows the work spec when too many of its attempts fail */
   breaker?: {
     failures: number;
     min?: number;
@@ -88,24 +88,24 @@ export interface WorkSpecKeys<Result = DataObject> {
     by?: "work_spec" | "error";
     action?: "pause" | "slow";
   };
-  /** Units that may wait; an add of more is refused with queue_full. 0 is unlimited */
+  /** Maximum number of waiting units; adding more is refused with queue_full. 0 is unlimited */
   max_waiting?: number;
   /** The full name of the work spec that gets the outputs */
   then?: string | SpecAccepting<OutputData<Result>>;
   /** Under the python policy: units of the next work spec go first */
   then_preempts?: boolean;
-  /** What the jobs run in. A request that lists runtimes is given only work specs of these, exactly */
+  /** The runtime of the jobs. A request that lists runtimes gets only units of work specs whose runtime is in the list */
   runtime?: string;
-  /** Labels that a worker must have: gpu, zone=eu, zone!=us, version>=2.3, also with >, <= and < */
+  /** Conditions on the labels of workers, such as gpu, zone=eu, zone!=us or version>=2.3; also >, <= and < */
   requires?: readonly string[];
-  /** No unit is handed out before this time; 0 is at once */
+  /** No unit is handed out before this time; 0 is no delay */
   not_before?: number | string;
   /** How long ended units are kept; for ever if not given */
   retention?: {
     finished?: { max_age?: number; max_count?: number };
     failed?: { max_age?: number; max_count?: number };
   };
-  /** The times at which it makes units of its own: by cron, every or at */
+  /** The times at which it makes units, by cron, every or at */
   schedule?: (
     { cron: string; timezone?: string } | { every: number } | { at: readonly (number | string)[] }
   ) & {
@@ -119,11 +119,11 @@ export interface WorkSpecKeys<Result = DataObject> {
 
 /** The keys of a rate. */
 export interface RateKeys {
-  /** Units that may begin in one period; 0 is unlimited */
+  /** Units that may start in one period; 0 is unlimited */
   limit: number;
-  /** Seconds; 1 if not given */
+  /** Length of the period in seconds; 1 if not given */
   period?: number;
-  /** Units that may begin at once after a pause; 1 if not given, which spreads them evenly */
+  /** Units that may start at the same time after a quiet period; 1 if not given, which spaces starts evenly */
   burst?: number;
 }
 

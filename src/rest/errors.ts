@@ -71,7 +71,7 @@ export function errorAnswer(error: unknown): ErrorAnswer | null {
 
 /** The answer to a bug or an unexpected failure: has the request id, to find the error in the log. */
 export const internalAnswer = (id: string): ErrorAnswer =>
-  answer(500, "error", "internal", `Internal error; the log tells more under request id ${id}`, "", {});
+  answer(500, "error", "internal", `Internal error; see the log for request id ${id}`, "", {});
 
 function coordinateAnswer(error: CoordinateError): ErrorAnswer {
   const { code, value } = error;

@@ -361,14 +361,17 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
     scope: "read",
     family: "stream",
     summary:
-      "What happens in a namespace, as server-sent events. With Last-Event-ID, goes on after that one. With gather, tells the " +
-      "types of changes alone, each at most once in so many milliseconds with the count of things that changed. With gather and " +
-      "tally=true, each change of units is followed by an event of type tally, whose items are the answer of that verb.",
+      "Streams the events of a namespace as server-sent events. With Last-Event-ID, continues after that event. With gather, " +
+      "sends only the types of changes, each at most once per that many milliseconds, with the number of changed objects. With " +
+      "gather and tally=true, an event of type tally follows each change of units; its items are the answer of that verb.",
     query: { gather: shape.integer, tally: shape.boolean() },
     answerType: "text/event-stream",
     handle: async (call) => {
       if (log.watchers >= maxWatchers)
-        throw new HttpError("too_many_requests", `${maxWatchers} callers watch events already`);
+        throw new HttpError(
+          "too_many_requests",
+          `The limit of ${maxWatchers} event streams is reached; try again later`,
+        );
       const { reply, request } = call;
       const given = request.headers["last-event-id"];
       const gatherMs = readGather(call.query("gather")[0]);

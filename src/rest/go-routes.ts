@@ -65,7 +65,7 @@ const flag: Shape = { type: ["boolean", "null"] };
 const texts: Shape = { type: ["array", "null"], items: { type: ["string", "null"] } };
 const dictionary: Shape = {
   type: ["object", "string", "null"],
-  description: "A dictionary, or base64 of a CBOR map",
+  description: "A JSON object, or a CBOR map in base64",
 };
 const some = (properties: Record<string, Shape>): Shape => ({ type: "object", properties });
 
@@ -158,7 +158,10 @@ async function all<Item>(read: (from: PageStart) => Promise<Page<Item>>): Promis
   for await (const rows of eachPage(read)) {
     for (const item of rows) items.push(item);
     if (items.length > longestList)
-      throw new CoordinateError("too_large", `a list of more than ${longestList}: use limit`);
+      throw new CoordinateError(
+        "too_large",
+        `the list has more than ${longestList} items; request it in pages with limit`,
+      );
   }
   return items;
 }
@@ -252,7 +255,10 @@ function limitOf(call: Call): number | null {
   const [limit] = call.query("limit");
   if (limit === undefined) return null;
   if (!/^[+-]?\d{1,15}$/.test(limit))
-    throw new CoordinateError("bad_argument", `limit: not an integer: ${limit.slice(0, 40)}`);
+    throw new CoordinateError(
+      "bad_argument",
+      `limit: expected an integer, got ${JSON.stringify(limit.slice(0, 40))}`,
+    );
   return Number(limit) > 0 ? Number(limit) : null;
 }
 
@@ -365,17 +371,25 @@ function created(call: Call, url: string, text: string): Answer {
 const readable = (call: Call) => (ns: { name: string }) => call.identity.may("read", ns.name);
 const truths = new Set(["1", "t", "y", "true", "on", "yes"]);
 
+const summaries = {
+  renew: "Renews",
+  expire: "Expires",
+  finish: "Finishes",
+  fail: "Fails",
+  retry: "Retries",
+} as const;
+
 // ---- the table
 
 export const goRoutes: readonly Route[] = [
   row("root", "GET /", {
     scope: "open",
-    summary: "Where everything starts: links.",
+    summary: "Returns the links that clients start from.",
     handle: async () => rootText,
   }),
   row("summary", "GET /summary", {
     scope: "listed",
-    summary: "Counts of all namespaces.",
+    summary: "Returns the counts of all namespaces that the caller may read.",
     handle: async (call) => {
       const rows = await call.coordinate.tally();
       return summaryText(rows.filter(({ namespace }) => call.identity.may("read", namespace)));
@@ -383,7 +397,7 @@ export const goRoutes: readonly Route[] = [
   }),
   row("namespaces", "GET /namespace", {
     scope: "listed",
-    summary: "The namespaces.",
+    summary: "Lists the namespaces that the caller may read.",
     handle: async (call) => {
       const rows = (await call.coordinate.listNamespaces()).filter(readable(call));
       return namespaceListText(rows.map(({ name }) => name));
@@ -405,7 +419,7 @@ export const goRoutes: readonly Route[] = [
   }),
   row("namespace", "GET " + N, {
     scope: "read",
-    summary: "A namespace. Looking creates it, for those who may do more than look.",
+    summary: "Returns a namespace. Creates it if the caller has scope work or write.",
     handle: async (call) => {
       if (call.identity.may("work", call.ns) || call.identity.may("write", call.ns)) {
         await call.coordinate.setNamespace(call.ns, {});
@@ -415,7 +429,7 @@ export const goRoutes: readonly Route[] = [
   }),
   row("namespace.delete", "DELETE " + N, {
     scope: "admin",
-    summary: "Deletes a namespace and all that is in it.",
+    summary: "Deletes a namespace and everything in it.",
     status: 204,
     handle: async (call) => {
       await call.coordinate.deleteNamespace(call.ns);
@@ -424,13 +438,13 @@ export const goRoutes: readonly Route[] = [
   }),
   row("namespace.summary", `GET ${N}/summary`, {
     scope: "read",
-    summary: "Counts of a namespace.",
+    summary: "Returns the counts of a namespace.",
     handle: async (call) => summaryText(await call.coordinate.tally(call.ns)),
   }),
 
   row("workSpecs", `GET ${N}/work_spec`, {
     scope: "read",
-    summary: "The work specs of a namespace.",
+    summary: "Lists the work specs of a namespace.",
     handle: async (call) => {
       const rows = await all((from) => call.coordinate.listWorkSpecs(call.ns, from));
       return workSpecListText(
@@ -454,7 +468,7 @@ export const goRoutes: readonly Route[] = [
   }),
   row("workSpec", "GET " + S, {
     scope: "read",
-    summary: "A work spec.",
+    summary: "Returns a work spec.",
     handle: async (call) => workSpecText(call.ns, await spec(call)),
   }),
   row("workSpec.put", "PUT " + S, {
@@ -481,7 +495,7 @@ export const goRoutes: readonly Route[] = [
   }),
   row("workSpec.meta", `GET ${S}/meta`, {
     scope: "read",
-    summary: "A work spec's metadata.",
+    summary: "Returns the metadata of a work spec.",
     query: { counts: shape.text() },
     handle: async (call) => {
       const found = await spec(call);
@@ -492,7 +506,7 @@ export const goRoutes: readonly Route[] = [
   }),
   row("workSpec.meta.put", `PUT ${S}/meta`, {
     scope: "write",
-    summary: "Replaces a work spec's metadata: what is absent becomes zero.",
+    summary: "Replaces the metadata of a work spec; absent fields become zero.",
     body: metaBody,
     status: 204,
     handle: async (call) => {
@@ -514,7 +528,7 @@ export const goRoutes: readonly Route[] = [
   }),
   row("workSpec.counts", `GET ${S}/counts`, {
     scope: "read",
-    summary: "Numbers of units by status.",
+    summary: "Returns the number of units by status.",
     handle: async (call) => {
       const { name } = await spec(call);
       const counts = (await call.coordinate.tally(call.ns)).find(({ workSpec }) => workSpec === name)?.counts;
@@ -523,7 +537,7 @@ export const goRoutes: readonly Route[] = [
   }),
   row("workSpec.summary", `GET ${S}/summary`, {
     scope: "read",
-    summary: "Counts of a work spec.",
+    summary: "Returns the counts of a work spec.",
     handle: async (call) => {
       const { name } = await spec(call);
       return summaryText((await call.coordinate.tally(call.ns)).filter(({ workSpec }) => workSpec === name));
@@ -548,7 +562,7 @@ export const goRoutes: readonly Route[] = [
 
   row("workUnits", `GET ${S}/work_unit`, {
     scope: "read",
-    summary: "The units that match.",
+    summary: "Lists the units that match.",
     query: unitQuery,
     handle: listUnits,
   }),
@@ -574,7 +588,7 @@ export const goRoutes: readonly Route[] = [
   }),
   row("workUnits.delete", `DELETE ${S}/work_unit`, {
     scope: "write",
-    summary: "Deletes the units that match; all of them when nothing is said.",
+    summary: "Deletes the units that match; without a condition, all of them.",
     query: unitQuery,
     handle: async (call) => {
       const deleted = await call.coordinate.deleteWorkUnits(call.ns, call.param("spec"), await limited(call));
@@ -583,19 +597,19 @@ export const goRoutes: readonly Route[] = [
   }),
   row("workUnit", "GET " + U, {
     scope: "read",
-    summary: "A work unit.",
+    summary: "Returns a work unit.",
     handle: async (call) => workUnitText(call.ns, await unit(call)),
   }),
   row("workUnit.put", "PUT " + U, {
     scope: "write",
-    summary: "Changes a unit's metadata, or clears its active attempt.",
+    summary: "Changes the metadata of a unit, or clears its active attempt.",
     body: workUnitBody,
     status: 204,
     handle: putUnit,
   }),
   row("workUnit.attempts", `GET ${U}/attempts`, {
     scope: "read",
-    summary: "The attempts of a unit.",
+    summary: "Lists the attempts of a unit.",
     handle: async (call) =>
       attemptListText(
         call.ns,
@@ -604,13 +618,13 @@ export const goRoutes: readonly Route[] = [
   }),
   row("workUnit.numAttempts", `GET ${U}/num-attempts`, {
     scope: "read",
-    summary: "How many attempts a unit has.",
+    summary: "Returns how many attempts a unit has.",
     handle: async (call) => String((await unit(call)).attempts),
   }),
 
   row("workers", `GET ${N}/worker`, {
     scope: "read",
-    summary: "The workers of a namespace.",
+    summary: "Lists the workers of a namespace.",
     handle: async (call) => {
       const rows = await all((from) => call.coordinate.listWorkers(call.ns, from));
       return workerListText(
@@ -621,19 +635,19 @@ export const goRoutes: readonly Route[] = [
   }),
   row("worker", "GET " + W, {
     scope: "read",
-    summary: "A worker. Looking creates it, for those who may work.",
+    summary: "Returns a worker. Creates it if the caller has scope work.",
     handle: async (call) => workerAnswer(call, await worker(call)),
   }),
   row("worker.put", "PUT " + W, {
     scope: "work",
-    summary: "A worker checks in, goes away, or gets a parent.",
+    summary: "Updates a worker: checks it in, deactivates it, or sets its parent.",
     body: workerBody,
     status: 204,
     handle: putWorker,
   }),
   row("worker.requestAttempts", `POST ${W}/request_attempts`, {
     scope: "work",
-    summary: "Asks for work.",
+    summary: "Claims work.",
     body: requestBody,
     handle: async (call) => {
       const { body } = call;
@@ -653,7 +667,7 @@ export const goRoutes: readonly Route[] = [
   }),
   row("worker.makeAttempt", `POST ${W}/make_attempt`, {
     scope: "work",
-    summary: "Makes an attempt for a given unit.",
+    summary: "Makes an attempt for the given unit.",
     body: makeBody,
     handle: async (call) => {
       const [made] = await call.coordinate.makeAttempts(call.ns, [
@@ -670,29 +684,29 @@ export const goRoutes: readonly Route[] = [
   }),
   row("worker.activeAttempts", `GET ${W}/active_attempts`, {
     scope: "read",
-    summary: "What a worker holds.",
+    summary: "Lists the active attempts of a worker.",
     handle: attemptsOf("active"),
   }),
   row("worker.allAttempts", `GET ${W}/all_attempts`, {
     scope: "read",
-    summary: "All that a worker ever tried.",
+    summary: "Lists all attempts of a worker.",
     handle: attemptsOf("all"),
   }),
   row("worker.childAttempts", `GET ${W}/child_attempts`, {
     scope: "read",
-    summary: "What a worker's children hold.",
+    summary: "Lists the active attempts of the children of a worker.",
     handle: attemptsOf("children"),
   }),
 
   row("attempt", "GET " + A, {
     scope: "read",
-    summary: "An attempt.",
+    summary: "Returns an attempt.",
     handle: async (call) => attemptText(call.ns, await attempt(call)),
   }),
   ...(["renew", "expire", "finish", "fail", "retry"] as const).map((action) =>
     row(`attempt.${action}`, `POST ${A}/${action}`, {
       scope: "work",
-      summary: `To ${action} an attempt.`,
+      summary: `${summaries[action]} an attempt.`,
       body: completionBody,
       status: 204,
       handle: settle(action),

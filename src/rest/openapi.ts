@@ -23,16 +23,16 @@ export function openApi(routes: readonly Route[], options: OpenApiOptions): Json
       title: "Coordinate",
       version: options.version,
       description:
-        "Job coordination. Paths under /v1 are complete: every verb, in batches. The others are those of the Go " +
-        "daemon, whose client follows links from /. A name in a path is itself when it consists of A-Z a-z 0-9 - . _ : " +
-        "and does not start with -, else - and base64url of its bytes.",
+        "Job coordination. The paths under /v1 offer every verb, in batches. All other paths are those of the Go daemon, whose " +
+        "client follows links from /. A name in a path is written as it is if it consists of A-Z a-z 0-9 - . _ : and does not " +
+        "start with -. Any other name is written as - followed by base64url of its bytes.",
       license: { name: "MIT", identifier: "MIT" },
     },
     servers: [{ url: "/" }],
     tags: [
       { name: "verb", description: "The complete interface" },
-      { name: "stream", description: "Loads, exports and events of any length" },
-      { name: "go", description: "As the Go daemon has it" },
+      { name: "stream", description: "Loads, exports and events, streamed" },
+      { name: "go", description: "The interface of the Go daemon" },
       { name: "daemon", description: "About the daemon itself" },
     ],
     paths,
@@ -78,7 +78,7 @@ function operation(route: Route, secured: boolean): Json {
     responses: {
       [status]: answer,
       default: {
-        description: "What went wrong",
+        description: "An error",
         content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
       },
     },
@@ -88,13 +88,13 @@ function operation(route: Route, secured: boolean): Json {
 }
 
 const errorDocument = {
-  description: "Every answer that is not 2xx",
+  description: "The body of every answer whose status is not 2xx",
   ...shape.object<{ error: string; code: string; message: string; value?: string }>({
     error: shape.text({
-      description: "The code as the Go client knows it; `error` for what it has no code for",
+      description: "The error code of the Go client; `error` if it has no code for this error",
     }),
-    code: shape.text({ description: "What went wrong, in one word of the table of errors" }),
+    code: shape.text({ description: "The error code" }),
     message: shape.text(),
-    value: shape.maybe(shape.text({ description: "The name of what is missing, the field that is wrong" })),
+    value: shape.maybe(shape.text({ description: "The name of the missing object, or the invalid field" })),
   }),
 };

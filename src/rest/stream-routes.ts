@@ -32,9 +32,11 @@ export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
     scope: "write",
     family: "stream",
     summary:
-      "Adds work units, one on each line, any number of them. Stops at the first bad line; those before it stay.",
+      "Adds any number of work units, one per line. Stops at the first invalid line; the units before it stay.",
     query: {
-      requestId: shape.text({ description: "The same load within ten minutes is not carried out twice" }),
+      requestId: shape.text({
+        description: "Identifies the load: a repeated load within ten minutes is not carried out twice",
+      }),
     },
     body: workUnitInput,
     bodyType: ndjson,
@@ -48,7 +50,7 @@ export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
     scope: "read",
     family: "stream",
     summary:
-      "All work units that match, in name order, one on each line. Names in the query are encoded as in paths.",
+      "Exports all work units that match, in name order, one per line. Names in the query are encoded as in paths.",
     query: {
       status: shape.list(shape.text()),
       prefix: shape.text(),

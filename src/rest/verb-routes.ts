@@ -62,8 +62,8 @@ const overAll = (verb: "listNamespaces" | "tally" | "waitingSince"): Route => {
     return rows.filter((row) => call.identity.may("read", "namespace" in row ? row.namespace : row.name));
   });
   if (verb === "listNamespaces") return all;
-  const summary = all.summary.charAt(0).toLowerCase() + all.summary.slice(1);
-  return { ...all, id: `${verb}All`, summary: `Of all namespaces that the caller may read: ${summary}` };
+  const summary = `${all.summary.slice(0, -1)}, in all namespaces that the caller may read.`;
+  return { ...all, id: `${verb}All`, summary };
 };
 
 const row = (verb: Verb): VerbRow => verbs[verb];
