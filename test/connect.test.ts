@@ -93,7 +93,7 @@ describe("connect", () => {
     [
       "cborrpc://HTTP",
       "unavailable",
-      "HTTP does not speak CBOR-RPC; a daemon serves it where --cborrpc says",
+      "HTTP does not speak CBOR-RPC; a daemon serves CBOR-RPC at the address of --cborrpc",
     ],
     ["http://GUARDED", "unauthorized", "This needs a token; give one: connect(url, { token })"],
     [

@@ -65,7 +65,7 @@ def test_partitions(ns):
     held, free = spec.partitions(page_size=1)
     assert (held.partition, held.waiting, held.running, held.first) == ("a", 1, 1, "a2")
     assert (held.held, held.until) == ("max_running_per_partition", 0)
-    assert (free.partition, free.held, free.reason) == ("b", None, "may begin")
+    assert (free.partition, free.held, free.reason) == ("b", None, "ready to start")
 
 
 def test_weights_of_partitions_are_units_a_turn(ns):

@@ -163,7 +163,7 @@ function checkRepeated(map: Item): void {
   map.each((item) => {
     if (isKey && item.kind === "string") {
       const key = item.content().toString("latin1");
-      if (seen.has(key)) throw badArgument(`options: ${key.slice(0, 100)} is there twice`);
+      if (seen.has(key)) throw badArgument(`options: repeated key ${key.slice(0, 100)}`);
       seen.add(key);
     }
     isKey = !isKey;

@@ -146,7 +146,7 @@ export class Connection {
 
   #timedOut(): void {
     if (this.#socket.writableLength > 0) this.#options.reset();
-    else if (this.#reader.partial) this.#malformed(new MalformedError("nothing came within a message"));
+    else if (this.#reader.partial) this.#malformed(new MalformedError("timed out within a message"));
   }
 
   /** Refuses a message that arrives too slowly, such as a byte now and then. */
@@ -158,7 +158,7 @@ export class Connection {
     this.#partialBytes += bytes;
     const seconds = (performance.now() - this.#partialSince) / 1000;
     if (seconds * 1000 > this.#options.limits.stallMs && this.#partialBytes < seconds * minRate)
-      throw new MalformedError("a message comes too slowly");
+      throw new MalformedError("a message arrives too slowly");
   }
 
   #take(chunk: Buffer): void {
@@ -404,7 +404,9 @@ export class Connection {
 }
 
 const needsToken = (): CoordinateError =>
-  badArgument("token: this server wants one; clients that cannot send any use REST, or another listener");
+  badArgument(
+    "token: required by this server; clients that cannot send one can use REST or another listener",
+  );
 
 /** Writes the text of an error. It may contain names of any bytes, so it is written like a name if that is possible. */
 function writeNaming(to: Writer, text: string): void {
@@ -472,7 +474,7 @@ function readRequest(frame: Buffer, refused: string | null): { request: Request;
       key = null;
       if (name === undefined) return true;
       // a filter that checked the first one must not have let another one through
-      if (seen.has(name)) refusal ??= `${name} is there twice`;
+      if (seen.has(name)) refusal ??= `repeated key ${name}`;
       seen.add(name);
       if (name === "id") request.id = readId(item);
       else if (name === "method") request.method = readMethod(item);

@@ -28,7 +28,7 @@ export async function callMethod(
   params: readonly unknown[],
 ): Promise<unknown> {
   const method = methods.get(name);
-  if (method === undefined) throw new CoordinateError("bad_argument", `method: there is no ${name}`);
+  if (method === undefined) throw new CoordinateError("bad_argument", `method: unknown method ${name}`);
   const [min, max] = method.params;
   if (params.length < min || params.length > max)
     throw new CoordinateError(

@@ -75,7 +75,7 @@ export class ItemScanner {
   /** Counts one item. A container is dropped from the stack with its last item. */
   #take(kind: number, info: number): void {
     this.#itemsLeft -= 1;
-    if (this.#itemsLeft < 0) throw new MalformedError("more items than one message may have");
+    if (this.#itemsLeft < 0) throw new MalformedError("too many items in one message");
     const stack = this.#stack;
     const last = stack.length - 1;
     const top = stack[last]!;
@@ -123,7 +123,7 @@ export class ItemScanner {
 
   /** Every item and every byte of a string takes at least one byte: refuses what cannot fit, instead of waiting for it. */
   #fits(at: number, count: number, end: number): number {
-    if (count > this.#max - end) throw malformed(at, "longer than it may be");
+    if (count > this.#max - end) throw malformed(at, "too long");
     return count;
   }
 

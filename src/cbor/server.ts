@@ -252,7 +252,7 @@ function checkExposure(
   if (loopback || certified || (tls !== undefined && tokens?.wanted() === true)) return;
   throw new CoordinateError(
     "bad_argument",
-    `host: CBOR-RPC has no authentication by default; to serve it on ${host}, let clients show certificates (tls with ca and requestCert) or tokens (with tls), or say insecure`,
+    `host: CBOR-RPC has no authentication by default; to serve it on ${host}, require client certificates (tls with ca and requestCert) or tokens (with tls), or set insecure`,
   );
 }
 

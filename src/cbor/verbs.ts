@@ -46,7 +46,7 @@ export class Reading {
 
   spend(weight: number): void {
     this.#left -= weight;
-    if (this.#left < 0) throw new CoordinateError("too_large", "more values than one request may have");
+    if (this.#left < 0) throw new CoordinateError("too_large", "too many values in one request");
   }
 }
 
@@ -71,7 +71,7 @@ export function readValue(item: Item, reading: Reading, depthLeft = deepest): un
       if (depthLeft === 0) throw badArgument("nested too deep");
       return readObject(item, reading, depthLeft - 1);
     case "other":
-      throw badArgument("a value that no verb takes");
+      throw badArgument("unsupported CBOR value");
   }
 }
 
@@ -97,7 +97,8 @@ function readObject(item: Item, reading: Reading, depthLeft: number): Record<str
     reading.field = key;
     const value = key === "data" ? readData(one, reading.limits) : readValue(one, reading, depthLeft);
     reading.field = outer;
-    if (reading.checked && Object.hasOwn(object, key)) throw badArgument(`${key.slice(0, 100)}: there twice`);
+    if (reading.checked && Object.hasOwn(object, key))
+      throw badArgument(`${key.slice(0, 100)}: repeated key`);
     // `__proto__` is a key like any other, and never the object's prototype
     if (key === "__proto__")
       Object.defineProperty(object, key, { value, enumerable: true, configurable: true });
@@ -138,7 +139,7 @@ export function writeValue(to: Writer, value: unknown): void {
       } else writeObject(to, value as Readonly<Record<string, unknown>>);
       return;
     default:
-      throw badArgument(`a ${typeof value} has no form`);
+      throw badArgument(`a ${typeof value} cannot be sent`);
   }
 }
 

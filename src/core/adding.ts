@@ -78,7 +78,7 @@ function* refuseFull<Unit extends UnitState>(
   if (more.size > 0 && waiting + more.size > maxWaiting)
     throw new CoordinateError(
       "queue_full",
-      `${waiting} work units of ${spec.name} wait and ${more.size} more were added; max_waiting is ${maxWaiting}`,
+      `${spec.name} has ${waiting} waiting work units; ${more.size} more would exceed max_waiting (${maxWaiting})`,
     );
 }
 
@@ -253,7 +253,7 @@ function* findNeeds<Unit extends UnitState>(
           if (target === undefined)
             throw new CoordinateError(
               "bad_dependency",
-              `${name} waits for ${workUnit} of work spec ${workSpec}, which does not exist`,
+              `${name} depends on ${workUnit} of work spec ${workSpec}, which does not exist`,
             );
           return { target: target.id, kind, workSpec, workUnit, met: false };
         }),

@@ -205,6 +205,6 @@ export function afterClaim(
 export function describeBreaker({ breaker, breakerState }: WorkSpecMeta, now: number): string {
   const { failed = 0, ended = 0, error = "", until = 0 } = breakerState;
   const does = breaker.action === "slow" ? "is slowed down by its breaker" : "is paused by its breaker";
-  const next = until > now ? `; the next probe in ${((until - now) / 1000).toFixed(1)} s` : "";
+  const next = until > now ? `; next probe in ${((until - now) / 1000).toFixed(1)} s` : "";
   return `${does}: ${failed} of ${ended} attempts failed${error === "" ? "" : ` (${error})`}${next}`;
 }

@@ -101,6 +101,5 @@ export function checkText(field: string, value: unknown): string {
 /** Refuses unknown fields: `rest` is the object without its known fields. */
 export function refuseOthers(field: string, rest: object): void {
   const [other] = Object.keys(rest);
-  if (other !== undefined)
-    throw new CoordinateError("bad_argument", `${field}.${other}: there is no such field`);
+  if (other !== undefined) throw new CoordinateError("bad_argument", `${field}.${other}: unknown field`);
 }

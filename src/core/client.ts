@@ -4,6 +4,7 @@
  */
 import { backOffMs } from "./back-off.ts";
 import type { Random } from "./clock.ts";
+import { describeValue } from "./describe-value.ts";
 import { CoordinateError, isCoordinateError } from "./errors.ts";
 import { optionsOf, signatures, verbNames, verbs, withOptions, type Verb, type Verbs } from "./verbs.ts";
 import { hasEnded, type WorkUnitRow } from "./work-unit.ts";
@@ -61,7 +62,7 @@ export const VerbClient = function (this: object, link: Link): void {
 async function call(link: Link, verb: Verb, given: readonly unknown[]): Promise<unknown> {
   const { namespace, repeat } = verbs[verb];
   if (namespace === undefined && typeof given[0] !== "string")
-    throw new CoordinateError("bad_name", "of a namespace: not a string");
+    throw new CoordinateError("bad_name", `namespace: expected a string, got ${describeValue(given[0])}`);
   const options = optionsOf(verb, given);
   const args =
     repeat === "id" && options.requestId === undefined

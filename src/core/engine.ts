@@ -221,7 +221,11 @@ export class Engine implements Coordinate {
       if (field === "policy") change.policy = checkOneOf(field, value, schedulingPolicies);
       else if (field === "share") change.share = checkOneOf(field, value, shareKinds);
       else if (field === "desired") change.desired = checkOneOf(field, value, desiredStates);
-      else throw new CoordinateError("bad_argument", `${field}: not a setting of a namespace`);
+      else
+        throw new CoordinateError(
+          "bad_argument",
+          `${field}: unknown setting; expected policy, share or desired`,
+        );
     }
     return this.#store.putNamespace(name, (old) => ({ ...old, ...change }));
   }
@@ -250,13 +254,10 @@ export class Engine implements Coordinate {
     const changed = new Set<string>();
     const puts = this.#requests.items("specs", specs, (input) => {
       const data = this.#requests.data("work spec", checkObject("work spec", input).data);
-      if (data === null) throw new CoordinateError("bad_data", "work spec: no data");
+      if (data === null) throw new CoordinateError("bad_data", "work spec: data is missing");
       const { name, meta } = readWorkSpec(data, options.lenient ?? false);
       if (this.#refusedRuntimes.has(meta.runtime))
-        throw new CoordinateError(
-          "not_supported",
-          `work specs of runtime ${meta.runtime} are not allowed here`,
-        );
+        throw new CoordinateError("not_supported", `work specs with runtime ${meta.runtime} are not allowed`);
       if (input.name !== undefined && input.name !== name) throw new CoordinateError("changed_name");
       const keep = options.keepMeta ?? false;
       // many programs set their work specs at every start: mark only real changes in the history

@@ -9,7 +9,7 @@ const table = {
   bad_argument: [400, "Bad argument {}"],
   bad_name: [400, "Bad name: {}"],
   bad_data: [400, "Bad data: {}"],
-  empty_query: [400, "The query names nothing; to mean every work unit, say so with all: true"],
+  empty_query: [400, "The query has no conditions; to select every work unit, set all: true"],
   no_work_spec_name: [400, "No 'name' key in work spec"],
   bad_work_spec_name: [400, "Work spec 'name' must be a string"],
   changed_name: [409, "Cannot change work spec 'name'"],
@@ -28,7 +28,7 @@ const table = {
   // the request conflicts with the current state
   not_pending: [409, "Attempt is not pending"],
   lost_lease: [409, "No longer the active attempt"],
-  name_exists: [409, "Name exists already: {}"],
+  name_exists: [409, "Name already exists: {}"],
   queue_full: [429, "Queue is full: {}"],
   // the server cannot carry out the request
   unavailable: [503, "Not available: {}"],

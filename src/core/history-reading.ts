@@ -23,7 +23,7 @@ export async function readHistory(
   if (!keepsHistory(store)) throw new CoordinateError("not_supported", "this store keeps no history");
   const to = query.to === undefined ? now : Math.min(checkTime("to", query.to), now);
   if (query.from !== undefined && query.lastMs !== undefined)
-    throw new CoordinateError("bad_argument", "lastMs: a query has either from or lastMs");
+    throw new CoordinateError("bad_argument", "lastMs: give either from or lastMs, not both");
   const lastMs = checkSpan("lastMs", query.lastMs, now, defaultHistoryMs);
   const from = query.from === undefined ? to - lastMs : checkTime("from", query.from);
   if (from >= to)

@@ -185,7 +185,7 @@ function escapedByte(unit: number, at: number): number {
   const code = unit.toString(16).toUpperCase();
   throw new CoordinateError(
     "bad_name",
-    `a lone surrogate, U+${code}, at position ${at}; it stands for no byte`,
+    `lone surrogate U+${code} at position ${at}; only U+DC80 to U+DCFF stand for a byte`,
   );
 }
 

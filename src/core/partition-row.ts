@@ -46,15 +46,13 @@ function describe(meta: WorkSpecMeta, lane: LaneRow, held: HoldReason | null): s
   const { maxRunningPerPartition, ratePerPartition } = meta;
   switch (held) {
     case "order":
-      return lane.running > 0
-        ? "one unit at a time, in order"
-        : "a unit that has begun waits for its next try";
+      return lane.running > 0 ? "one unit at a time, in order" : "a started unit waits for its retry";
     case "max_running_per_partition":
       return `${lane.running} of ${maxRunningPerPartition} running`;
     case "rate_per_partition":
-      return `rate of ${ratePerPartition.limit ?? 0} in ${(ratePerPartition.periodMs ?? 1000) / 1000} s`;
+      return `rate limit of ${ratePerPartition.limit ?? 0} per ${(ratePerPartition.periodMs ?? 1000) / 1000} s`;
     default:
-      if (lane.waiting > 0) return "may begin";
-      return lane.running > 0 ? "no unit waits" : "units wait for their next try";
+      if (lane.waiting > 0) return "ready to start";
+      return lane.running > 0 ? "no waiting units" : "units wait for their retry";
   }
 }

@@ -99,10 +99,10 @@ export class Requests {
     const notBefore = checkTime("notBefore", unit.notBefore);
     const delayMs = checkSpan("delayMs", unit.delayMs, now);
     if (notBefore > 0 && delayMs > 0)
-      throw new CoordinateError("bad_argument", "delayMs: a unit has either notBefore or delayMs");
+      throw new CoordinateError("bad_argument", "delayMs: give either notBefore or delayMs, not both");
     const debounceMs = checkSpan("debounceMs", unit.debounceMs, now);
     if (debounceMs > 0 && (notBefore > 0 || delayMs > 0))
-      throw new CoordinateError("bad_argument", "debounceMs: not together with notBefore or delayMs");
+      throw new CoordinateError("bad_argument", "debounceMs: cannot be combined with notBefore or delayMs");
     const later = Math.max(delayMs, debounceMs);
     const put: WorkUnitPut = {
       name: checkName("work unit", unit.name),
@@ -202,14 +202,23 @@ export class Requests {
     const lifetime = checkSpan("lifetimeMs", change.lifetimeMs, now, defaultLifetimeMs, -Infinity);
     const untried = change.untried !== undefined && checkBoolean("untried", change.untried);
     if (untried && action !== "expire" && action !== "retry")
-      throw new CoordinateError("bad_argument", `untried: only with expire and retry, not with ${action}`);
+      throw new CoordinateError(
+        "bad_argument",
+        `untried: allowed only with expire and retry, not with ${action}`,
+      );
     if (change.error !== undefined && action !== "error")
-      throw new CoordinateError("bad_argument", `error: only with error, not with ${action}`);
+      throw new CoordinateError(
+        "bad_argument",
+        `error: allowed only with the action error, not with ${action}`,
+      );
     if (change.reason !== undefined && action !== "error" && action !== "fail")
-      throw new CoordinateError("bad_argument", `reason: only with fail and error, not with ${action}`);
+      throw new CoordinateError(
+        "bad_argument",
+        `reason: allowed only with fail and error, not with ${action}`,
+      );
     const progress = change.progress === undefined ? null : checkProgress(change.progress);
     if (progress !== null && action !== "renew")
-      throw new CoordinateError("bad_argument", `progress: only with renew, not with ${action}`);
+      throw new CoordinateError("bad_argument", `progress: allowed only with renew, not with ${action}`);
     const recordTaken = change.recordTaken !== undefined && checkBoolean("recordTaken", change.recordTaken);
     const key = parseAttemptId(change.attempt);
     if (key === null) return null;
@@ -272,7 +281,7 @@ export class Requests {
 
   action(action: ActionInput): ActionInput {
     const data = this.data("data", checkObject("action", action).data);
-    if (data === null) throw new CoordinateError("bad_data", "action: no data");
+    if (data === null) throw new CoordinateError("bad_data", "action: data is missing");
     return { key: checkName("action", action.key), data };
   }
 
@@ -282,7 +291,7 @@ export class Requests {
     if (sealed !== undefined) read.sealed = checkBoolean("sealed", sealed);
     if (parent !== undefined) read.parent = checkBatch(parent);
     if (parent === name)
-      throw new CoordinateError("bad_argument", "parent: a batch does not belong to itself");
+      throw new CoordinateError("bad_argument", "parent: a batch cannot be its own parent");
     if (then === null) read.then = null;
     else if (then !== undefined)
       read.then = {
@@ -330,7 +339,7 @@ export const checkConflict = (policy: ConflictPolicy | undefined): ConflictPolic
 export function checkRequestId(id: string | undefined): string | null {
   if (id === undefined) return null;
   if (checkText("requestId", id).length > 200)
-    throw new CoordinateError("too_large", "requestId: at most 200 characters");
+    throw new CoordinateError("too_large", `requestId: ${id.length} characters, at most 200`);
   return id;
 }
 
@@ -343,7 +352,7 @@ function checkTiming(unit: WorkUnitInput, now: number): UnitTiming | null {
   ] as const) {
     if (unit[key] === undefined && unit[span] === undefined) continue;
     if (unit[key] !== undefined && unit[span] !== undefined)
-      throw new CoordinateError("bad_argument", `${span}: a unit has either ${key} or ${span}`);
+      throw new CoordinateError("bad_argument", `${span}: give either ${key} or ${span}, not both`);
     const time = checkTime(key, unit[key]);
     const at = unit[span] === undefined ? time : now + checkSpan(span, unit[span], now);
     if (at > 0) timing[key] = at;
@@ -365,7 +374,7 @@ function checkProgress(progress: AttemptProgress): AttemptProgress {
 export function checkNote(field: string, text: string | undefined): string {
   if (text === undefined) return "";
   if (checkText(field, text).length > longestNote)
-    throw new CoordinateError("too_large", `${field}: at most ${longestNote} characters`);
+    throw new CoordinateError("too_large", `${field}: ${text.length} characters, at most ${longestNote}`);
   return text;
 }
 

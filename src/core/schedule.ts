@@ -47,14 +47,15 @@ export function wrongInSchedule(schedule: Schedule): { key: string; problem: str
   const { cron, timezone, everyMs, at, start = 0, end, catchUp = 1 } = schedule;
   const wrong = (key: string, problem: string): { key: string; problem: string } => ({ key, problem });
   const given = [cron, everyMs, at].filter((one) => one !== undefined).length;
-  if (given > 1) return wrong("", "expected one of cron, every and at");
-  if (timezone !== undefined && cron === undefined) return wrong("timezone", "only with cron");
+  if (given > 1) return wrong("", "expected only one of cron, every and at");
+  if (timezone !== undefined && cron === undefined) return wrong("timezone", "allowed only with cron");
   if (timezone !== undefined && !isTimezone(timezone))
     return wrong("timezone", `expected a time zone such as Europe/Brussels, got ${JSON.stringify(timezone)}`);
-  if (everyMs !== undefined && everyMs < minEveryMs) return wrong("every", "expected 1 second or more");
+  if (everyMs !== undefined && everyMs < minEveryMs)
+    return wrong("every", `expected 1 second or more, got ${everyMs / 1000}`);
   if (at?.length === 0 || (at?.length ?? 0) > maxDates) return wrong("at", `expected 1 to ${maxDates} dates`);
-  if (end !== undefined && end < start) return wrong("end", "is before start");
-  if (catchUp > maxCatchUp) return wrong("catch_up", `expected at most ${maxCatchUp}`);
+  if (end !== undefined && end < start) return wrong("end", "expected a time at or after start");
+  if (catchUp > maxCatchUp) return wrong("catch_up", `expected at most ${maxCatchUp}, got ${catchUp}`);
   if (cron === undefined) return null;
   try {
     // a question mark would stand for the moment at which the expression is parsed

@@ -359,15 +359,15 @@ function reason(
     case "no_weight":
       return `has weight ${meta.weight}; only weights above 0 are scheduled`;
     case "other_work_spec":
-      return "is not among the work specs asked for";
+      return "is not one of the requested work specs";
     case "other_runtime":
-      return `has runtime ${JSON.stringify(meta.runtime)}; asked for ${JSON.stringify(runtimesOf(request))}`;
+      return `has runtime ${JSON.stringify(meta.runtime)}; the request is for ${JSON.stringify(runtimesOf(request))}`;
     case "no_task":
       return meta.runsModule
-        ? "runs a module; asked for work specs that run a task"
+        ? "runs a module; the request is for work specs that run a task"
         : request.tasks === undefined
-          ? "has no module; asked for work specs that have one"
-          : `runs the task ${JSON.stringify(meta.taskName)}; asked for ${JSON.stringify(request.tasks)}`;
+          ? "runs a task; the request is for work specs that run a module"
+          : `runs the task ${JSON.stringify(meta.taskName)}; the request is for ${JSON.stringify(request.tasks)}`;
     case "needs_memory":
       return `needs ${meta.minGb} GB; ${request.availableGb} GB are available`;
     case "needs_labels": {
@@ -380,11 +380,11 @@ function reason(
     case "breaker":
       return describeBreaker(meta, now);
     case "rate":
-      return `its rate allows no more ${untilText(held?.until ?? 0, now)}`.trimEnd();
+      return `has reached its rate limit${untilText(held?.until ?? 0, now)}`;
     case "limit":
-      return `the limit ${held?.limit ?? ""}, which it shares, allows no more ${untilText(held?.until ?? 0, now)}`.trimEnd();
+      return `has reached the shared limit ${held?.limit ?? ""}${untilText(held?.until ?? 0, now)}`;
     case "partitions":
-      return `all partitions with work are held back by ${partitionRules(meta)} ${untilText(held?.until ?? 0, now)}`.trimEnd();
+      return `all partitions with work are held back by ${partitionRules(meta)}${untilText(held?.until ?? 0, now)}`;
     case "no_work":
       return "has no available work units";
     case "continuous_pending":
@@ -394,9 +394,9 @@ function reason(
     case "schedule_not_due":
       return `makes its next work unit at ${new Date(meta.nextRun).toISOString()}`;
     case "lower_priority":
-      return "others with work have a higher priority";
+      return "other work specs with work have a higher priority";
     case "preempted":
-      return "a work spec that follows it has work, and goes first";
+      return "a later work spec of its chain has work and goes first";
     case "enough_running":
       return "has more than its share of pending work units";
   }
@@ -404,19 +404,19 @@ function reason(
 
 /** Says what orders the units besides their given priorities. */
 function orderText({ aging }: WorkSpecMeta, topPriority: number): string {
-  const late = isLate(topPriority) ? "; one that is past its deadline goes first" : "";
-  return aging > 0 ? `${late}; those that wait gain ${aging} priority a minute` : late;
+  const late = isLate(topPriority) ? "; a unit past its deadline goes first" : "";
+  return aging > 0 ? `${late}; waiting units gain ${aging} priority per minute` : late;
 }
 
 const untilText = (until: number, now: number): string =>
-  until > now ? `for ${((until - now) / 1000).toFixed(1)} s` : "";
+  until > now ? `; next unit in ${((until - now) / 1000).toFixed(1)} s` : "";
 
 /** The rules of a work spec that may hold a partition back. */
 function partitionRules({ maxRunningPerPartition, ratePerPartition, order }: WorkSpecMeta): string {
   const rules = [
     maxRunningPerPartition > 0 ? `max_running_per_partition (${maxRunningPerPartition})` : "",
     hasRate(ratePerPartition) ? "rate_per_partition" : "",
-    order === "" ? "" : "their order",
+    order === "" ? "" : "order",
   ];
   return rules.filter((rule) => rule !== "").join(" or ");
 }

@@ -71,7 +71,7 @@ function readObject(value: RawValue): WorkUnitInput[] {
   return entries.map(({ key, value: data }) => {
     const kind = rawKind(data);
     if (kind !== "object" && kind !== "null") {
-      const hint = entries.some(({ key: one }) => one === "data") ? "; is there no name?" : "";
+      const hint = entries.some(({ key: one }) => one === "data") ? "; is the name missing?" : "";
       throw bad(`${JSON.stringify(cut(key))}: expected the data of a unit, got ${shown(data)}${hint}`);
     }
     return { name: checkName("work unit", key), data: rawData(data) };
@@ -92,7 +92,7 @@ function readFields(entries: readonly { key: string; value: RawValue }[]): WorkU
     else if (key === "delayMs" || key === "notBefore") unit[key] = numberOf(key, value);
     else if (key === "dependencies") unit.dependencies = dependenciesOf(value);
     else if (key === "partition") unit.partition = rawText(value) ?? wrong(key, "a string", value);
-    else throw bad(`${JSON.stringify(cut(key))}: not a field of a unit; its own keys belong into data`);
+    else throw bad(`${JSON.stringify(cut(key))}: unknown field of a work unit; put your own keys into data`);
   }
   return unit;
 }
@@ -106,7 +106,7 @@ function readArray(value: RawValue, top: boolean): WorkUnitInput[] {
   };
   const single = kinds[0] === "string" && isOne(1, "object") && isOne(2, "object") && isOne(3, "number");
   if (single && items.length <= 4) return [readTuple(items)];
-  if (!top) throw bad("a list in a list: expected a name, its data, and priority and delay");
+  if (!top) throw bad("a list in a list: expected [name, data, metadata, priority]");
   return items.flatMap((item) => readAny(item, false));
 }
 

@@ -68,8 +68,8 @@ export function readWorkSpec(data: Data, lenient = false): { name: string; meta:
       throw new CoordinateError(
         "bad_work_spec",
         wrong === undefined
-          ? `requires: at most ${maxWorkerLabels} labels`
-          : `requires: expected a label such as gpu, zone=eu or version>=2.3, got ${describeValue(wrong)}`,
+          ? `requires: ${given.requires?.length} labels, at most ${maxWorkerLabels}`
+          : `requires: expected a condition such as gpu, zone=eu or version>=2.3, got ${describeValue(wrong)}`,
       );
     delete given.requires;
   }
@@ -92,7 +92,7 @@ function scheduleProblem(schedule: Schedule, written: object, continuous: boolea
     return Object.keys(written).length === 0 ? null : "schedule: expected one of cron, every and at";
   const wrong = wrongInSchedule(schedule);
   if (wrong !== null) return `schedule${wrong.key === "" ? "" : "."}${wrong.key}: ${wrong.problem}`;
-  return continuous ? "schedule: a continuous work spec has none" : null;
+  return continuous ? "schedule: not allowed in a continuous work spec" : null;
 }
 
 /** The text of a key that workers read. Other types are for the workers to check. */

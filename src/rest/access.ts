@@ -55,10 +55,10 @@ export function authorise(
   asking.identity = identity;
   if (scope === "listed") {
     if (!identity.somewhere("read"))
-      throw new HttpError("forbidden", "This needs scope read in some namespace");
+      throw new HttpError("forbidden", "This requires scope read in at least one namespace");
   } else if (!identity.may(scope, segment === undefined ? null : asking.ns))
     throw new HttpError(
       "forbidden",
-      `This needs scope ${scope} in ${segment === undefined ? "all namespaces" : "that namespace"}`,
+      `This requires scope ${scope} in ${segment === undefined ? "all namespaces" : "that namespace"}`,
     );
 }

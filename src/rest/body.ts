@@ -87,7 +87,7 @@ export class Bodies {
           const more = length - counted;
           if (!this.#held.take(more))
             return fail(
-              new HttpError("overloaded", "Too many bytes of requests are under way; send it again later", {
+              new HttpError("overloaded", "The server is receiving too many bytes; try again later", {
                 "retry-after": "1",
               }),
             );
@@ -101,7 +101,8 @@ export class Bodies {
         resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, length));
       };
       const onError = (error: Error): void => fail(new HttpError("bad_request", error.message));
-      const onClose = (): void => fail(new HttpError("bad_request", "The connection ended within the body"));
+      const onClose = (): void =>
+        fail(new HttpError("bad_request", "The connection ended before the body was complete"));
       payload.on("data", onData).on("end", onEnd).on("error", onError).on("close", onClose);
     });
   }

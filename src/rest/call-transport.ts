@@ -214,7 +214,7 @@ class CallConnection {
         else if (words[0] === ready) {
           this.#onReady(this);
           this.#onReady = null;
-        } else throw new Error("the server did not answer as Coordinate does");
+        } else throw new Error("the server sent an unexpected answer; is it a Coordinate daemon?");
       }
     } catch (error) {
       this.#request.destroy(error as Error);

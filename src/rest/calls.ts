@@ -56,12 +56,13 @@ export function callsRoute(options: CallsOptions): Route {
     scope: "open",
     family: "stream",
     summary:
-      "Many requests over one connection: both bodies stay open, and answers come when they are ready.",
+      "Sends many requests over one connection: both bodies stay open, and each answer is sent when it is ready.",
     bodyType: callsType,
     answerType: callsType,
     handle: async ({ request, reply }) => {
       const { body } = request;
-      if (!(body instanceof Readable)) throw new HttpError("unsupported_media_type", `Send ${callsType}`);
+      if (!(body instanceof Readable))
+        throw new HttpError("unsupported_media_type", `Expected content type ${callsType}`);
       if (options.stopping?.aborted === true) throw new HttpError("stopping", "The daemon is stopping");
       reply.hijack();
       const calls = new Calls(request, body, reply, options);
@@ -87,7 +88,7 @@ function decoded(segment: string): string {
   try {
     return segment.includes("%") ? decodeURIComponent(segment) : segment;
   } catch {
-    throw new HttpError("bad_request", `Not part of a path: ${cut(segment)}`);
+    throw new HttpError("bad_request", `Invalid path segment: ${cut(segment)}`);
   }
 }
 

@@ -23,12 +23,12 @@ export async function connectionProblem(
   if (codes.includes("unauthorized") && hasToken)
     return say(
       "the token was not accepted: it is wrong, expired or revoked",
-      "coordinate token list, on the daemon's machine, lists those that are good",
+      "coordinate token list, on the daemon's machine, lists the valid tokens",
     );
   if (codes.some((code) => untrusted.test(code)))
     return say(
       `the certificate of ${host} is self-signed, or signed by an authority that this machine does not trust`,
-      "give that certificate to Node: NODE_EXTRA_CA_CERTS=FILE",
+      "to trust that certificate, set NODE_EXTRA_CA_CERTS=FILE",
     );
   if (codes.includes("CERT_HAS_EXPIRED"))
     return say(
@@ -38,12 +38,12 @@ export async function connectionProblem(
   if (codes.includes("ERR_TLS_CERT_ALTNAME_INVALID"))
     return say(
       `the certificate of ${host} is for another name`,
-      "use a name that stands in it as the address",
+      "use a name from the certificate as the address",
     );
   if (/certificate required|handshake failure/i.test(error.message))
     return say(
-      `${host} wants a certificate of the client`,
-      "neither connect() nor the command line has one; use the daemon's own machine",
+      `${host} requires a client certificate`,
+      "connect() and the command line cannot send one; connect from the daemon's machine",
     );
   if (address.startsWith("https:") && codes.includes("EPROTO"))
     return say(`${host} does not speak TLS`, "use http:// instead of https://");
@@ -52,14 +52,14 @@ export async function connectionProblem(
   if (/^cbor-?rpc:/.test(address))
     return say(
       `${host} does not speak CBOR-RPC`,
-      "a daemon serves it where --cborrpc says, usually on port 5932; REST is http://",
+      "a daemon serves CBOR-RPC at the address of --cborrpc, usually port 5932; for REST, use http://",
     );
   if (!address.startsWith("http:")) return null;
   return (await speaksTls(address))
     ? say(`${host} speaks TLS`, "use https:// instead of http://")
     : say(
         `${host} does not speak HTTP`,
-        "a daemon serves REST where --http says, usually on port 5980; CBOR-RPC is cborrpc://",
+        "a daemon serves REST at the address of --http, usually port 5980; for CBOR-RPC, use cborrpc://",
       );
 }
 

@@ -412,7 +412,7 @@ export const goRoutes: readonly Route[] = [
       const name = readGoText("name", call.body.name);
       // the only route with the namespace in the body, as in Go: so it checks the scope itself
       if (!call.identity.may("write", name))
-        throw new HttpError("forbidden", "This needs scope write in that namespace");
+        throw new HttpError("forbidden", "This requires scope write in that namespace");
       await call.coordinate.setNamespace(name, {});
       return created(call, namespaceUrl(name), namespaceText(name));
     },

@@ -23,7 +23,7 @@ export function readGoTime(field: string, value: unknown): number {
   const match = typeof value === "string" ? rfc3339.exec(value) : null;
   // a Date has milliseconds: finer digits are cut off
   const ms = match === null ? NaN : Date.parse(`${match[1]}${(match[2] ?? "").slice(0, 4)}${match[3]}`);
-  if (Number.isNaN(ms)) throw bad(field, "a time as RFC 3339 has it");
+  if (Number.isNaN(ms)) throw bad(field, "an RFC 3339 time");
   return Math.max(0, ms);
 }
 

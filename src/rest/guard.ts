@@ -23,14 +23,14 @@ export function guard({ allowHosts = [] }: GuardOptions): (request: FastifyReque
     const { headers, rawHeaders } = request.raw;
     const host = headers.host ?? "";
     // Node uses the first of several; a proxy in front of us may have used another
-    if (countHosts(rawHeaders) > 1) throw new HttpError("bad_request", "Host: there twice");
+    if (countHosts(rawHeaders) > 1) throw new HttpError("bad_request", "Host: repeated header");
     if (!any && !known.has(host)) {
       // a Unix socket has no host, and no browser can reach it
       const name = hostName(host);
       if (request.raw.socket.remoteAddress !== undefined && isIP(name) === 0 && !allowed.has(name)) {
         throw new HttpError(
           "wrong_host",
-          `This server is not known as ${JSON.stringify(host.slice(0, 200))}; see --allow-host`,
+          `This server does not accept requests for the host ${JSON.stringify(host.slice(0, 200))}; see --allow-host`,
         );
       }
       if (known.size < 100) known.add(host);

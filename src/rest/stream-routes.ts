@@ -66,7 +66,8 @@ export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
 async function load(call: Call, limits: DataLimits | undefined): Promise<string> {
   const { coordinate, ns, request, large } = call;
   const { socket } = request.raw;
-  if (!(request.body instanceof Readable)) throw new HttpError("unsupported_media_type", `Send ${ndjson}`);
+  if (!(request.body instanceof Readable))
+    throw new HttpError("unsupported_media_type", `Expected content type ${ndjson}`);
   const spec = call.param("spec");
   const [requestId] = call.query("requestId");
   const check = request.compileValidationSchema(workUnitInput);
@@ -131,7 +132,7 @@ function located(error: unknown, where: string, stored: number): unknown {
   if (!(error instanceof CoordinateError) || error.status >= 500) return error;
   // their value is the name of a missing thing: a line number does not belong in it
   if (error.status === 404 || error.status === 410) return error;
-  return new CoordinateError(error.code, `${where}: ${error.value} (${stored} units were stored before)`, {
+  return new CoordinateError(error.code, `${where}: ${error.value} (${stored} units before it were stored)`, {
     cause: error,
   });
 }

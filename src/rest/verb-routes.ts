@@ -42,7 +42,7 @@ const namespaced = (verb: Verb): Route =>
 function checkDesired({ body, identity, ns }: Call): void {
   const changes = body.changes as readonly { desired?: unknown }[];
   if (changes.some(({ desired }) => desired !== undefined) && !identity.may("write", ns))
-    throw new HttpError("forbidden", "This needs scope write in that namespace: it sets a desired state");
+    throw new HttpError("forbidden", "Setting a desired state requires scope write in that namespace");
 }
 
 /** Adds the token id to `by`, so that a caller cannot hide behind another name. */

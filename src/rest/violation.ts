@@ -30,10 +30,7 @@ export function invalid(violations: readonly Violation[]): CoordinateError {
     return item === null ? field || "body" : `item ${item[2]} of ${item[1]}: ${item[3]}`;
   };
   if (keyword === "additionalProperties") {
-    return new CoordinateError(
-      "bad_argument",
-      `${at(String(params.additionalProperty))}: there is no such field here`,
-    );
+    return new CoordinateError("bad_argument", `${at(String(params.additionalProperty))}: unknown field`);
   }
   if (keyword === "required") {
     const missing = String(params.missingProperty);

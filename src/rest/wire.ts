@@ -150,7 +150,7 @@ class WireReader {
     const name = key ?? "";
     // refused: else a check might see the first value, and the code use the second
     if (Object.hasOwn(container, name))
-      throw new CoordinateError("bad_argument", `${name.slice(0, 100)}: there twice`);
+      throw new CoordinateError("bad_argument", `${name.slice(0, 100)}: repeated key`);
     jsonText.setOwn(container, name, value);
   }
 
@@ -211,14 +211,14 @@ function readData(cursor: Cursor): Data | null {
     case 0x6e: // n
       return readScalar(cursor) as null;
     default:
-      throw new CoordinateError("bad_data", "that is neither an object nor base64 of CBOR");
+      throw new CoordinateError("bad_data", "expected an object, or a CBOR map in base64");
   }
 }
 
 const base64Text = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
 export function base64Data(text: string, limits?: DataLimits): Data {
-  if (!base64Text.test(text)) throw new CoordinateError("bad_data", "that is illegal base64");
+  if (!base64Text.test(text)) throw new CoordinateError("bad_data", "illegal base64");
   // a copy: Buffer returns small slices of one large pool, and a single unit would keep the pool alive
   return cborData(new Uint8Array(Buffer.from(text, "base64")), limits);
 }
@@ -228,7 +228,7 @@ function skipSpace(cursor: Cursor): void {
 }
 
 function malformed({ at, text }: Cursor): CoordinateError {
-  const what = at >= text.length ? "ends too early" : `is malformed at character ${at}`;
+  const what = at >= text.length ? "ends unexpectedly" : `is malformed at character ${at}`;
   return new CoordinateError("bad_argument", `JSON: ${what}`);
 }
 

@@ -36,7 +36,7 @@ describe("long messages", () => {
     await withServer(async ({ client, malformed }) => {
       client.socket.write(wrap(encode({ id: 1, method: "now", params: [emptyMaps(10_000_000)] })));
       await client.ended();
-      assert.deepEqual(malformed, ["more items than one message may have"]);
+      assert.deepEqual(malformed, ["too many items in one message"]);
     });
   });
 
@@ -67,7 +67,7 @@ describe("long messages", () => {
         await client.ended();
         clearInterval(drip);
         assert.ok(at < 100);
-        assert.deepEqual(malformed, ["a message comes too slowly"]);
+        assert.deepEqual(malformed, ["a message arrives too slowly"]);
       },
       { limits: { stallMs: 200 } },
     );
@@ -119,7 +119,7 @@ describe("keys that are there twice", () => {
       for (const key of ["id", "params", "method"])
         assert.match(
           show(await client.raw(envelope([u(key), key === "params" ? [] : "now"]))),
-          new RegExp(`error.*${key} is there twice`),
+          new RegExp(`error.*repeated key ${key}`),
         );
       // unknown keys may repeat
       assert.match(show(await client.raw(envelope(["x", 1], ["x", 2]))), /b'result'/);
@@ -131,11 +131,11 @@ describe("keys that are there twice", () => {
       await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
       await assert.rejects(
         client.call("del_work_units", "s", twice("all", false, true)),
-        /options: all is there twice/,
+        /options: repeated key all/,
       );
       await assert.rejects(
         client.call("coordinate.deleteWorkUnits", u(""), u("s"), twice("all", false, true)),
-        /all: there twice/,
+        /all: repeated key/,
       );
       // data is stored unchanged
       assert.equal(await client.shown("add_work_units", "s", [t("k", twice("x", 1, 2))]), "[True, None]");

@@ -441,7 +441,7 @@ const stories: readonly Story[] = [
       },
       {
         run: "explain go",
-        out: /\n {2}No active worker can take it:\n {4}a: it has runtime "go"; asked for \["node","command"\]\n {4}b: it is not among the work specs asked for\n/,
+        out: /\n {2}No active worker can take it:\n {4}a: it has runtime "go"; the request is for \["node","command"\]\n {4}b: it is not one of the requested work specs\n/,
       },
       {
         run: "explain huge",
@@ -449,7 +449,7 @@ const stories: readonly Story[] = [
       },
       {
         run: "explain node",
-        out: /\n {2}a can take it; not:\n {4}b: it is not among the work specs asked for\n/,
+        out: /\n {2}a can take it; not:\n {4}b: it is not one of the requested work specs\n/,
       },
       {
         run: "doctor",

@@ -64,10 +64,13 @@ const cases: readonly [words: string, said: string][] = [
   ["--address http://TLS", "TLS speaks TLS; use https:// instead of http://"],
   [
     "--address https://TLS",
-    "the certificate of TLS is self-signed, or signed by an authority that this machine does not trust; give that certificate to Node: NODE_EXTRA_CA_CERTS=FILE",
+    "the certificate of TLS is self-signed, or signed by an authority that this machine does not trust; to trust that certificate, set NODE_EXTRA_CA_CERTS=FILE",
   ],
-  ["--address cborrpc://HTTP", "HTTP does not speak CBOR-RPC; a daemon serves it where --cborrpc says"],
-  ["--address http://RPC", "RPC does not speak HTTP; a daemon serves REST where --http says"],
+  [
+    "--address cborrpc://HTTP",
+    "HTTP does not speak CBOR-RPC; a daemon serves CBOR-RPC at the address of --cborrpc",
+  ],
+  ["--address http://RPC", "RPC does not speak HTTP; a daemon serves REST at the address of --http"],
   [
     "--address cborrpc://SILENT",
     "cborrpc://SILENT accepts connections but does not answer; is it a CBOR-RPC address?",
@@ -92,7 +95,7 @@ describe("what is said when a daemon cannot be talked to", () => {
     const { code, out } = await run(["doctor", "--address", `https://${addresses.TLS!}`]);
     expect(code).toBe(1);
     expect(out).toMatch(
-      /wrong +reach .*is self-signed[^\n]*\n +Give that certificate to Node: NODE_EXTRA_CA/,
+      /wrong +reach .*is self-signed[^\n]*\n +To trust that certificate, set NODE_EXTRA_CA/,
     );
   });
 

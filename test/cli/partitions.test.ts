@@ -31,9 +31,9 @@ afterAll(() => rmSync(place, { recursive: true, force: true }));
 test("shows what waits and runs in each partition, and what holds it back", async () => {
   const { code, out } = await line("partitions crawl");
   expect(code).toBe(0);
-  expect(out).toMatch(/^\(none\) +1 +0 +other +may begin$/m);
+  expect(out).toMatch(/^\(none\) +1 +0 +other +ready to start$/m);
   expect(out).toMatch(/^a\.example +1 +1 +a2 +held: 1 of 1 running \(max_running_per_partition\)$/m);
-  expect(out).toMatch(/^b\.example +0 +1 +no unit waits$/m);
+  expect(out).toMatch(/^b\.example +0 +1 +no waiting units$/m);
   const rows = JSON.parse((await line("--json partitions crawl")).out) as PartitionRow[];
   expect(rows.map(({ partition, held }) => [partition, held])).toEqual([
     ["", null],

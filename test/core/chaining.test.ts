@@ -208,7 +208,7 @@ describe("what is skipped", () => {
     const { units, errors } = readOutputs(jsonData('{"output":["\\ud800","b"]}'));
     expect(units.map((one) => one.name)).toEqual(["b"]);
     expect(errors).toEqual([
-      "output[0]: Bad name: a lone surrogate, U+D800, at position 0; it stands for no byte",
+      "output[0]: Bad name: lone surrogate U+D800 at position 0; only U+DC80 to U+DCFF stand for a byte",
     ]);
   });
 

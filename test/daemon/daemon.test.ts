@@ -523,11 +523,11 @@ describe("the daemon", () => {
     // the daemon checks the file once a second
     await expect.poll(() => status(fetchTally(daemon)), { timeout: 20_000 }).toBe(401);
 
-    await expect(early.tally("n")).rejects.toThrow(/token: this server wants one/);
-    await expect((await dial()).tally("n")).rejects.toThrow(/token: this server wants one/);
+    await expect(early.tally("n")).rejects.toThrow(/token: required by this server/);
+    await expect((await dial()).tally("n")).rejects.toThrow(/token: required by this server/);
     const python = await WireClient.connect(Number(address.split(":")[1]));
     undo.push(async () => python.close());
-    await expect(python.call("list_work_specs", {})).rejects.toThrow(/token: this server wants one/);
+    await expect(python.call("list_work_specs", {})).rejects.toThrow(/token: required by this server/);
     await expect(dial("cjt_wrong")).rejects.toThrow(/token: This needs a token/);
     await expect(python.call("coordinate.authenticate", "cjt_wrong")).rejects.toThrow(/This needs a token/);
 

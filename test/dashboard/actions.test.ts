@@ -574,12 +574,14 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
       await expect
         .poll(() => row(/^site 00/).innerText())
         .toMatch(/site 00 <b>\s+1\s+1\s+site 00 <b> 2\s+1 of 1 running/);
-      expect(await row(/^site 01/).innerText()).toMatch(/\s2\s+0\s+site 01 <b> 1\s+may begin/);
+      expect(await row(/^site 01/).innerText()).toMatch(/\s2\s+0\s+site 01 <b> 1\s+ready to start/);
       expect(await row(/^without a partition/).innerText()).toMatch(/\s1\s+0\s+alone\s/);
       expect(await card.getByRole("row").count()).toBe(1 + 15);
       // updated live: the slot is free again
       await client.settleAttempts(ns, [{ attempt: attempt!.id, action: "finish" }]);
-      await expect.poll(() => row(/^site 00/).innerText()).toMatch(/\s1\s+0\s+site 00 <b> 2\s+may begin/);
+      await expect
+        .poll(() => row(/^site 00/).innerText())
+        .toMatch(/\s1\s+0\s+site 00 <b> 2\s+ready to start/);
       await card.getByRole("link", { name: "Next" }).click();
       await row(/^site 19/).waitFor();
       expect(await card.getByRole("row").count()).toBe(1 + 6);

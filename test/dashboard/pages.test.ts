@@ -547,7 +547,7 @@ describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
     expect(await page.getByRole("link", { name: /Audit log|Tokens/ }).count()).toBe(0);
     for (const where of ["audit", "tokens"]) {
       await page.goto(`${stage.url}/#/open/${where}`);
-      await page.getByRole("alert").getByText("This needs scope admin in all namespaces").waitFor();
+      await page.getByRole("alert").getByText("This requires scope admin in all namespaces").waitFor();
     }
   });
 

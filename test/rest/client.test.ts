@@ -255,7 +255,7 @@ describe("streams", () => {
     });
     expect(answer.status).toBe(400);
     expect(((await answer.json()) as { message: string }).message).toContain(
-      "line 4: name must be string (2 units were stored before)",
+      "line 4: name must be string (2 units before it were stored)",
     );
     expect((await client.listWorkUnits("n", "s")).rows.map(({ name }) => name)).toEqual(["a", "b"]);
   });

@@ -37,7 +37,7 @@ describe("the wire", () => {
         return JSON.stringify(read());
       } catch (error) {
         // duplicate keys are refused here, but not by JSON.parse
-        return String(error).includes("there twice") ? "twice" : "refused";
+        return String(error).includes("repeated key") ? "twice" : "refused";
       }
     };
     fc.assert(

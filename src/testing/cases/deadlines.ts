@@ -227,11 +227,11 @@ export const aging: CaseGroup = {
         await t.add("s", "a", { name: "b", deadlineMs: minute });
         assert.equal(await reason(), "has available work units");
         await t.advance(minute);
-        assert.equal(await reason(), "has available work units; one that is past its deadline goes first");
+        assert.equal(await reason(), "has available work units; a unit past its deadline goes first");
         await t.c.setWorkSpecMeta(t.ns, "s", { aging: 2 });
-        assert.match(present(await reason()), /goes first; those that wait gain 2 priority a minute$/);
+        assert.match(present(await reason()), /goes first; waiting units gain 2 priority per minute$/);
         await t.claimOne();
-        assert.equal(await reason(), "has available work units; those that wait gain 2 priority a minute");
+        assert.equal(await reason(), "has available work units; waiting units gain 2 priority per minute");
       },
     },
     {

@@ -532,14 +532,14 @@ export const partitions: CaseGroup = {
         const { rows } = await t.c.listPartitions(t.ns, "s");
         assert.deepEqual(
           rows.map(({ reason }) => reason),
-          ["no unit waits", "2 of 2 running", "2 of 2 running", "no unit waits"],
+          ["no waiting units", "2 of 2 running", "2 of 2 running", "no waiting units"],
         );
         await t.add("s", { name: "c2", partition: "c" }, { name: "c0", partition: "c" });
         assert.deepEqual((await partitionsOf(t))[3], ["c", 2, 1, "c0", null]);
       },
     },
     {
-      name: "listed: the order, while a unit runs and while it waits for its next try",
+      name: "listed: the order, while a unit runs and while it waits for its retry",
       async run(t) {
         await start(t, { order: "partition" }, "a", 2);
         const [attempt] = await t.claim();

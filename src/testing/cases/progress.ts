@@ -87,7 +87,11 @@ export const progress: CaseGroup = {
           );
         const long = { done: 0, note: "x".repeat(1001) };
         await t.refuses("too_large", t.settle(attempt, "renew", { progress: long }), /note/);
-        await t.refuses("bad_argument", t.settle(attempt, "finish", { progress: some }), /only with renew/);
+        await t.refuses(
+          "bad_argument",
+          t.settle(attempt, "finish", { progress: some }),
+          /allowed only with renew/,
+        );
         assert.equal((await t.attempt(attempt.id)).status, "pending");
       },
     },

@@ -354,12 +354,12 @@ export const retrying: CaseGroup = {
           await t.refuses(
             "bad_argument",
             t.c.settleAttempts(t.ns, [{ attempt, action, reason: "expired" }]),
-            /reason: only with fail and error/,
+            /reason: allowed only with fail and error/,
           );
           await t.refuses(
             "bad_argument",
             t.c.settleAttempts(t.ns, [{ attempt, action, error: "Error: boom" }]),
-            /error: only with error/,
+            /error: allowed only with the action error/,
           );
         }
         const { rows } = await t.c.listWorkUnits(t.ns, "s");

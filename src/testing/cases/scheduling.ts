@@ -174,8 +174,8 @@ export const scheduling: CaseGroup = {
             ["python", "no_task"],
           ],
         );
-        assert.match(rows[0]?.reason ?? "", /runtime "go"; asked for \["","node"\]/);
-        assert.match(rows[2]?.reason ?? "", /runs the task "t"; asked for \["mine"\]/);
+        assert.match(rows[0]?.reason ?? "", /runtime "go"; the request is for \["","node"\]/);
+        assert.match(rows[2]?.reason ?? "", /runs the task "t"; the request is for \["mine"\]/);
         assert.match(rows[3]?.reason ?? "", /runs a module/);
         const modules = await t.c.explain(t.ns, { runtimes: [""], modules: true });
         assert.deepEqual(
