@@ -41,12 +41,13 @@ export function actionData({ kind, module, methodname, code, version }: ActionCo
 /** Throws `bad_data` for a record that is not an action, or whose content does not match its key. */
 export function readAction({ key, data, createdTime }: ActionRow): Action {
   const { kind, module, methodname, code, version = "" } = decodeData(data);
-  if (kind !== "module" && kind !== "inline") throw new CoordinateError("bad_data", `of action ${key}: kind`);
+  if (kind !== "module" && kind !== "inline")
+    throw new CoordinateError("bad_data", `action ${key}: expected kind module or inline`);
   const texts = [module, methodname, code, version].every((one) => typeof one === "string");
   if (!texts)
     throw new CoordinateError(
       "bad_data",
-      `of action ${key}: module, methodname, code and version must be text`,
+      `action ${key}: module, methodname, code and version must be strings`,
     );
   const content = { kind, module, methodname, code, version } as ActionContent;
   const action: Action = { key, ...content, createdAt: createdTime };
@@ -57,7 +58,7 @@ export function readAction({ key, data, createdTime }: ActionRow): Action {
 /** Must be called before a function is loaded: an action whose content does not match its key must not run. */
 export function verifyAction(action: Action): void {
   if (actionKey(action) !== action.key)
-    throw new CoordinateError("bad_data", `of action ${action.key}: its content is not what its key says`);
+    throw new CoordinateError("bad_data", `action ${action.key}: its content does not match its key`);
 }
 
 /** Whether a key is that of a job's action. Other programs may store other records among the actions. */

@@ -41,7 +41,7 @@ export class Actions {
     if (known !== undefined) return known;
     const [row] = await this.#verbs.getActions(this.#ns, [key]);
     if (row === undefined || row === null)
-      throw new CoordinateError("bad_argument", `action ${key}: there is none`);
+      throw new CoordinateError("bad_argument", `action ${key} does not exist`);
     const action = readAction(row);
     keep(this.#read, key, action);
     return action;

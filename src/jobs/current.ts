@@ -30,6 +30,6 @@ export const currentStorage: AsyncLocalStorage<CurrentJob> = (holder[key] ??= ne
 /** Throws outside of a job. */
 export function currentJob(): CurrentJob {
   const job = currentStorage.getStore();
-  if (job === undefined) throw new Error("currentJob: no job runs here");
+  if (job === undefined) throw new Error("currentJob: called outside of a job");
   return job;
 }

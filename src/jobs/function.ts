@@ -25,10 +25,7 @@ export function reference<Args extends readonly unknown[], Result>(
   fn: (...args: Args) => Result,
 ): ModuleFunction<Args, Result> {
   if (fn.name === "" || fn.name === "default" || fn.name.startsWith("bound "))
-    throw new CoordinateError(
-      "bad_argument",
-      "reference: the function has no name of its own; say { module, export }",
-    );
+    throw new CoordinateError("bad_argument", "reference: the function has no name; use { module, export }");
   return { module: String(module), export: fn.name };
 }
 
@@ -41,7 +38,7 @@ export function contentOf(fn: unknown, inlineAllowed: boolean): ActionContent {
     if (!inlineAllowed)
       throw new CoordinateError(
         "not_supported",
-        "functions as they are written: name a module, or open the jobs with inline: true",
+        "inline functions: use { module, export }, or open the jobs with inline: true",
       );
     return {
       kind: "inline",
@@ -55,9 +52,12 @@ export function contentOf(fn: unknown, inlineAllowed: boolean): ActionContent {
   const { module, export: methodname = "default" } = fn as Partial<ModuleFunction>;
   if (typeof module !== "string" || module === "")
     throw new CoordinateError("bad_argument", "module: expected a path or a package");
-  if (module.includes("\0")) throw new CoordinateError("bad_argument", "module: a path has no NUL");
+  if (module.includes("\0")) throw new CoordinateError("bad_argument", "module: expected a path without NUL");
   if (/^(node|data|https?):/.test(module))
-    throw new CoordinateError("bad_argument", `module: ${module.slice(0, 40)}: expected a file or a package`);
+    throw new CoordinateError(
+      "bad_argument",
+      `module: expected a file or a package, got ${module.slice(0, 40)}`,
+    );
   if (typeof methodname !== "string" || methodname === "")
     throw new CoordinateError("bad_argument", "export: expected the name of an export");
   return { kind: "module", module, methodname, code: "", version: versionOfModule(module) };

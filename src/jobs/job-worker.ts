@@ -118,7 +118,7 @@ export class JobWorker {
           maxAttempts: setting.onetime ? 1 : maxAttempts,
           firstAttempts: 1,
           runsPerSlot: setting.onetime ? 1 : runner.maxQueued,
-          timedOut: "the lease ended: the coordinator could not be reached for too long",
+          timedOut: "the lease expired: the coordinator could not be reached for too long",
           task: () => (unit, context) => this.#task(unit.attempt, context),
           close: () => runner.close(),
         },
@@ -235,7 +235,7 @@ export class JobWorker {
       await namespace.verbs.updateWorkers(namespace.name, [{ name: this.name, active: false }]);
     } catch (error) {
       // stop even if the coordinator cannot be reached
-      log.warn({ worker: this.name, err: error }, "could not say that the worker has stopped");
+      log.warn({ worker: this.name, err: error }, "could not report that the worker has stopped");
     }
   }
 
@@ -280,7 +280,7 @@ export class JobWorker {
       return;
     }
     if (this.#halted.delete(id)) {
-      show(`${this.name}: ${id} was cancelled before it began`);
+      show(`${this.name}: ${id} was cancelled before it started`);
       // the cancel took the job from this worker, so the release is refused, unless the cancel was undone
       await attempt.release().catch(onlyRefusals);
       return;
@@ -301,7 +301,9 @@ export class JobWorker {
         const told = dataLoop.push("J", id, stored);
         if (onetime) await told;
         else
-          told.catch((error: unknown) => log.error({ job: id, err: error }, "the outcome of a job was lost"));
+          told.catch((error: unknown) =>
+            log.error({ job: id, err: error }, "the outcome of a job could not be stored"),
+          );
       }
     } finally {
       this.#running.delete(id);
@@ -324,7 +326,7 @@ export class JobWorker {
       if (!isCoordinateError(error)) throw error;
       // the store cannot be reached: this is not an error of the job
       if (cannotAnswer.has(error.code)) {
-        log.warn({ job: attempt.workUnitName, err: error }, "a job could not be read, and is given back");
+        log.warn({ job: attempt.workUnitName, err: error }, "a job could not be read and was released");
         return null;
       }
       return failed(error.message);
@@ -354,7 +356,7 @@ export class JobWorker {
     if (isInline && (!inline || attempt.workSpecName !== queue.inlineWorkSpec))
       throw new CoordinateError(
         "bad_argument",
-        `action ${action.key}: this worker runs no inline functions of this queue`,
+        `action ${action.key}: this worker does not run inline functions of this queue`,
       );
     if (isInline && trustedKeys.length > 0 && !isSigned(action.key, job.signature, trustedKeys))
       throw new CoordinateError(
@@ -420,7 +422,7 @@ export class JobWorker {
     } catch (error) {
       // the job was cancelled, replaced or deleted while it ran: its outcome is dropped
       if (!isCoordinateError(error)) throw error;
-      log.info({ job: id, err: error }, "the outcome of a job was not taken");
+      log.info({ job: id, err: error }, "the outcome of a job was refused");
       show(`${this.name}: ${id} was taken away: ${error.message}`);
       return null;
     }

@@ -144,7 +144,7 @@ export const progressData = (job: JobData, progress: unknown): object => ({ ...s
 export function readJobData(data: DataObject): JobData {
   const { job, action } = data;
   if (typeof action !== "string" || action === "")
-    throw new CoordinateError("bad_data", "of a job: it names no action");
+    throw new CoordinateError("bad_data", "job: expected an action");
   const timeout = number(data.timeout);
   return {
     job: typeof job === "string" ? job : "",

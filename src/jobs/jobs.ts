@@ -125,11 +125,11 @@ export class Jobs implements JobKeeper {
     if (inline > 0 && inline < read.length)
       throw new CoordinateError(
         "bad_argument",
-        "fn: functions of modules and as they are written in one call",
+        "fn: module functions and inline functions cannot be scheduled in one call",
       );
     const names = read.flatMap(({ name }) => (name === null ? [] : [name]));
     const twice = names.find((name, i) => names.indexOf(name) !== i);
-    if (twice !== undefined) throw new CoordinateError("name_exists", `${twice}, twice in one call`);
+    if (twice !== undefined) throw new CoordinateError("name_exists", `${twice} (given twice in one call)`);
     await this.#ensure(inline > 0);
     const workSpec = inline > 0 ? this.#queue.inlineWorkSpec : this.#queue.workSpec;
     return withNames(this.#verbs, this.namespace, this.#clock, this.#queue, names, () =>
@@ -272,7 +272,7 @@ export class Jobs implements JobKeeper {
     return items.map(({ dependencies }) =>
       dependencies.map(({ ref, kind }) => {
         const place = places.get(ref);
-        if (place === undefined) throw new CoordinateError("bad_dependency", `there is no job ${ref}`);
+        if (place === undefined) throw new CoordinateError("bad_dependency", `job ${ref} does not exist`);
         return { ...place, kind };
       }),
     );
@@ -289,7 +289,7 @@ export class Jobs implements JobKeeper {
     if (inline && !(await this.#queue.allowsInline()))
       throw new CoordinateError(
         "not_supported",
-        `functions as they are written in namespace ${JSON.stringify(this.namespace)}: allowInline() allows them`,
+        `inline functions in namespace ${JSON.stringify(this.namespace)}; allow them with allowInline()`,
       );
   }
 

@@ -41,7 +41,7 @@ function copy(value: unknown, at: string, above: Set<object>): unknown {
 
 function copyObject(value: object, at: string, above: Set<object>): unknown {
   if (above.has(value)) throw new NotJsonError(`${at}: contains itself`);
-  if (above.size >= deepest) throw new NotJsonError(`${at}: deeper than ${deepest} objects`);
+  if (above.size >= deepest) throw new NotJsonError(`${at}: nested more than ${deepest} levels deep`);
   above.add(value);
   try {
     if ("toJSON" in value && typeof value.toJSON === "function")

@@ -27,7 +27,7 @@ export async function withNames<Answer>(
     if (tried * retryMs > 2 * lockMs)
       throw new CoordinateError(
         "unavailable",
-        `the name ${refused.path.at(-1) ?? ""} is being taken by ${refused.owner ?? "others"}`,
+        `the name ${refused.path.at(-1) ?? ""} is locked by ${refused.owner ?? "another caller"}`,
       );
     await clock.waitUntil(clock.now() + retryMs);
   }

@@ -111,7 +111,7 @@ export function span(option: string, value: number | undefined, otherwise: numbe
 
 export function checkKnown(options: object, known: readonly string[]): void {
   for (const key of Object.keys(options))
-    if (!known.includes(key)) throw new CoordinateError("bad_argument", `${key}: not an option here`);
+    if (!known.includes(key)) throw new CoordinateError("bad_argument", `${key}: unknown option`);
 }
 
 function checkFolder(root: string): void {

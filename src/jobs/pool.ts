@@ -156,7 +156,7 @@ export class JobPool {
     await this.#dataLoop.drained();
     // stop even if the daemon cannot be reached
     await this.#checkIn(false).catch((error: unknown) => {
-      this.#settings.log.warn({ pool: this.name, err: error }, "could not say that the pool has stopped");
+      this.#settings.log.warn({ pool: this.name, err: error }, "could not report that the pool has stopped");
     });
     this.#events.end();
     this.#ended();
@@ -176,7 +176,7 @@ export class JobPool {
       try {
         await this.#scale();
       } catch (error) {
-        this.#settings.log.warn({ pool: this.name, err: error }, "could not see how much work there is");
+        this.#settings.log.warn({ pool: this.name, err: error }, "could not count the waiting jobs");
       }
       const now = this.#clock.now();
       await this.#clock.waitUntil(now + minTickMs, signal);
@@ -213,7 +213,7 @@ export class JobPool {
   }
 
   #look(): void {
-    if (!this.#wake.signal.aborted) this.#wake.abort("there is something to look at");
+    if (!this.#wake.signal.aborted) this.#wake.abort("workers changed");
   }
 
   /** Stops one idle worker, the newest first: the older ones have already loaded their modules. */
@@ -258,7 +258,7 @@ export class JobPool {
     const ended = worker
       .run()
       .catch((error: unknown) => {
-        log.error({ worker: name, err: error }, "a worker could not go on");
+        log.error({ worker: name, err: error }, "a worker failed");
       })
       .then(() => {
         this.#members.delete(nr);

@@ -58,7 +58,7 @@ export class Queue {
     if (row.meta.runtime !== this.runtime)
       throw new CoordinateError(
         "bad_argument",
-        `queue ${this.workSpec}: a work spec of this name is there for other work`,
+        `queue ${this.workSpec}: a work spec of this name is used for other work`,
       );
     const { finished, failed } = row.meta.retention;
     const { finishedMs, failedMs } = this.#retention ?? {};

@@ -49,7 +49,7 @@ export class ReturnQueue {
         throw new WaitTimeoutError(
           [this.name],
           timeoutMs,
-          `${count} outcomes in queue ${this.name}; ${taken.length} came`,
+          `${count} outcomes in queue ${this.name}; got ${taken.length}`,
         );
       }
     }

@@ -84,7 +84,7 @@ const longestWord = 240;
 
 /** Throws `bad_argument`, naming the option. */
 export function readItem(item: ScheduleItem, inlineAllowed: boolean): ReadItem {
-  for (const key of Object.keys(item)) if (!known.has(key)) throw bad(key, "not an option of schedule");
+  for (const key of Object.keys(item)) if (!known.has(key)) throw bad(key, "unknown option of schedule");
   const { args = [], kwargs = {}, onConflict = "reject", returnQueues = [], dependencies = [] } = item;
   if (!Array.isArray(args)) throw bad("args", "expected an array");
   if (typeof kwargs !== "object" || Array.isArray(kwargs)) throw bad("kwargs", "expected an object");
@@ -93,7 +93,7 @@ export function readItem(item: ScheduleItem, inlineAllowed: boolean): ReadItem {
   if (!Array.isArray(returnQueues) || returnQueues.length > maxQueues)
     throw bad("returnQueues", `expected an array of at most ${maxQueues} names`);
   if (!Array.isArray(dependencies)) throw bad("dependencies", "expected an array");
-  if (item.id !== undefined && !isJobId(item.id)) throw bad("id", "expected one that newId() made");
+  if (item.id !== undefined && !isJobId(item.id)) throw bad("id", "expected an id from newId()");
   return {
     content: contentOf(item.fn, inlineAllowed),
     args: readJson(args, "args") as unknown[],
@@ -134,8 +134,10 @@ function readJson(value: unknown, what: string): unknown {
 }
 
 function readWord(option: string, value: unknown, min: number): string {
-  if (typeof value !== "string" || value.length < min) throw bad(option, "expected a text");
-  if (Buffer.byteLength(value, "utf8") > longestWord) throw bad(option, `longer than ${longestWord} bytes`);
+  if (typeof value !== "string" || value.length < min)
+    throw bad(option, min > 0 ? "expected a non-empty string" : "expected a string");
+  if (Buffer.byteLength(value, "utf8") > longestWord)
+    throw bad(option, `expected at most ${longestWord} bytes`);
   return value;
 }
 

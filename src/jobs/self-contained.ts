@@ -32,25 +32,25 @@ export function inlineFunction(fn: (...args: never[]) => unknown): InlineFunctio
 
   if (/\{\s*\[native code\]\s*\}$/.test(code))
     throw refuse(
-      "bound and native functions have no source; write a function that calls it, or name a module",
+      "bound and native functions have no source; write a function that calls it, or use { module, export }",
     );
   if (code.length > longestCode)
-    throw refuse(`its source has ${code.length} characters, ${longestCode} is the limit; name a module`);
+    throw refuse(
+      `its source has ${code.length} characters, at most ${longestCode} are allowed; use { module, export }`,
+    );
   const parsed = parse(code);
   if (parsed === null)
-    throw refuse(
-      "its source cannot be compiled by itself; methods, getters and setters must be written as functions",
-    );
-  if (parsed.type === "ClassExpression") throw refuse("a class is not a function that a job can call");
+    throw refuse("its source cannot be compiled on its own; write methods, getters and setters as functions");
+  if (parsed.type === "ClassExpression") throw refuse("a job cannot call a class");
   if (parsed.type !== "FunctionExpression" && parsed.type !== "ArrowFunctionExpression")
     throw refuse("its source is not a function");
-  if (parsed.generator) throw refuse("a generator gives no result; write a function");
+  if (parsed.generator) throw refuse("a generator returns no result; write a function");
   const free = freeNames(parsed);
   if (free.length > 0)
     throw refuse(
-      `it uses ${free.join(", ")} from outside of itself, which is not there where it runs; ` +
-        `pass values as args, import() modules inside, or name a module` +
-        (free.includes("__name") ? " (__name is put there by a bundler: switch keepNames off)" : ""),
+      `it uses ${free.join(", ")} from its surroundings, which do not exist where the job runs; ` +
+        `pass values as args, import() modules inside, or use { module, export }` +
+        (free.includes("__name") ? " (__name comes from a bundler: turn keepNames off)" : ""),
     );
   return { code, methodname: fn.name === "" ? "anonymous" : fn.name };
 }

@@ -71,7 +71,7 @@ export function workerOf(row: WorkerRow, currentJob: string, now: number): JobWo
   const isStale = row.active && beat > 0 && now - row.lastUpdate > missedBeats * beat;
   const running = row.active && !isStale;
   const error = isStale
-    ? `not heard of for ${Math.round((now - row.lastUpdate) / 1000)} s`
+    ? `no check-in for ${Math.round((now - row.lastUpdate) / 1000)} s`
     : typeof data.error === "string"
       ? data.error
       : "";

@@ -203,7 +203,7 @@ export function defineSpec<Data extends object = DataObject, Result extends obje
 ): SpecDefinition<Data, Result> {
   for (const key of Object.keys(own))
     if (Object.hasOwn(workSpecKeys, key))
-      throw new CoordinateError("bad_work_spec", `${key}: a known key; it belongs into the first object`);
+      throw new CoordinateError("bad_work_spec", `${key}: a known key; put it into the first object`);
   const next = then === undefined ? {} : { then: typeof then === "string" ? then : then.name };
   return new SpecDefinition({ ...own, ...keys, ...next }, schemas);
 }

@@ -307,7 +307,7 @@ function readNew(unit: NewWorkUnit): WorkUnitInput {
   if (typeof unit !== "object")
     throw new CoordinateError(
       "bad_argument",
-      `units: expected [name, data] or { name, data } of each, got ${describeValue(unit)}`,
+      `units: expected [name, data] or { name, data }, got ${describeValue(unit)}`,
     );
   checkOptions("a work unit", unit, unitOptions);
   return { ...unit, data: encodeIfAny(unit.data) };

@@ -274,7 +274,7 @@ export class Database implements Session {
           client.on("error", ignoreError);
         }
         if (timely && performance.now() - began > lockSliceMs)
-          throw this.#waited("no connection was free", began);
+          throw this.#waited("no connection was available", began);
         const answer = await work(client, () => (state.sent = true));
         client.removeListener("error", ignoreError);
         client.release();

@@ -594,7 +594,7 @@ export async function readVersion(tx: Session, schema: string): Promise<number> 
   if (worksWith > schemaVersion)
     throw new CoordinateError(
       "unavailable",
-      `schema ${schema} was written by a newer version of this program (schema ${version}, which works with ${worksWith} and later; this one knows ${schemaVersion}). Upgrade the program`,
+      `schema ${schema} was written by a newer version of this program (schema ${version}, which requires a program that supports ${worksWith}; this version supports up to ${schemaVersion}). Upgrade the program`,
     );
   return version;
 }

@@ -95,7 +95,7 @@ function loadPackage(): Driver {
       require("@photostructure/sqlite") as Module,
     );
   } catch (cause) {
-    const advice = `on Node ${process.versions.node} it needs the package @photostructure/sqlite (npm install @photostructure/sqlite@1), or use Node 22.13 or later`;
+    const advice = `on Node ${process.versions.node}, install the package @photostructure/sqlite (npm install @photostructure/sqlite@1), or use Node 22.13 or later`;
     throw new CoordinateError("unavailable", `the SQLite store has no driver: ${advice}`, { cause });
   }
 }

@@ -163,7 +163,7 @@ function checkSize(file: string): void {
   if (size < expected)
     throw new CoordinateError(
       "unavailable",
-      `${file}: is cut short, ${size} bytes where ${expected} belong. Restore a backup`,
+      `${file}: is truncated: ${size} bytes, expected ${expected}. Restore a backup`,
     );
 }
 
@@ -193,7 +193,7 @@ export function own(driver: Driver, file: string): Ownership {
     if (owner === null) throw explain(lockFile, error);
     throw new CoordinateError(
       "unavailable",
-      `${file}: is in use by ${owner}. One process at a time owns a store; others may talk to it, or open it read-only`,
+      `${file}: is in use by ${owner}. Only one process at a time can own a store; connect to that process, or open the store read-only`,
       { cause: error },
     );
   }
@@ -266,7 +266,7 @@ export function explain(file: string, error: unknown): unknown {
       case codes.readOnly:
         return say("unavailable", "cannot be written: the file or its directory is read-only");
       case codes.cannotOpen:
-        return say("unavailable", `cannot be opened (${error.message}); do its permissions allow it?`);
+        return say("unavailable", `cannot be opened (${error.message}); check its permissions`);
       case codes.busy:
         return say("unavailable", "is locked by another program");
       case codes.noMemory:
@@ -281,8 +281,8 @@ export function explain(file: string, error: unknown): unknown {
       EPERM: "no permission",
       EROFS: "the file system is read-only",
       ENOSPC: "the disk is full",
-      EDQUOT: "the disk quota is used up",
-      ENOTDIR: "a part of its path is not a directory",
+      EDQUOT: "the disk quota is exceeded",
+      ENOTDIR: "part of its path is not a directory",
       EMFILE: "too many open files",
     };
     const reason = reasons[error.code];

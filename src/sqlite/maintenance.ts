@@ -127,7 +127,7 @@ const rules = {
     "SELECT d.unit FROM delayed AS d LEFT JOIN unit AS u ON u.id = d.unit WHERE u.id IS NULL OR u.spec <> d.spec OR u.name <> d.name OR u.state <> 0 OR u.not_before <> d.not_before",
   "a lease without its unit":
     "SELECT l.unit FROM lease AS l LEFT JOIN unit AS u ON u.id = l.unit WHERE u.id IS NULL OR u.spec <> l.spec OR u.state <> 0 OR l.number <> u.attempts + 1",
-  "a waiting unit that stands nowhere, or in two places": `
+  "a waiting unit without an entry, or with two": `
     SELECT u.id FROM unit AS u WHERE u.state = 0 AND
       EXISTS (SELECT 1 FROM ready AS r WHERE r.spec = u.spec AND r.place = 0 - u.priority AND r.name = u.name)
       + EXISTS (SELECT 1 FROM ready_lane AS r WHERE r.spec = u.spec AND r.partition = ifnull(u.partition, x'')
@@ -140,15 +140,15 @@ const rules = {
       OR ifnull(u.partition, x'') <> l.partition`,
   "waiting entries of a work spec in two orders":
     "SELECT spec FROM ready WHERE spec IN (SELECT spec FROM ready_lane)",
-  "an attempt of the past without its unit":
-    "SELECT unit FROM history WHERE unit NOT IN (SELECT id FROM unit)",
+  "a past attempt without its unit": "SELECT unit FROM history WHERE unit NOT IN (SELECT id FROM unit)",
   "a timer of a unit that does not wait": `
     SELECT t.unit FROM timer AS t LEFT JOIN unit AS u ON u.id = t.unit
     WHERE u.id IS NULL OR u.spec <> t.spec OR u.state > 1 OR EXISTS (SELECT 1 FROM lease AS l WHERE l.unit = t.unit)`,
   "a log of an attempt without its unit":
     "SELECT unit FROM attempt_log WHERE unit NOT IN (SELECT id FROM unit)",
-  "a dependency of a unit that is not there": "SELECT unit FROM need WHERE unit NOT IN (SELECT id FROM unit)",
-  "queues or labels of a unit that is not there":
+  "a dependency of a unit that does not exist":
+    "SELECT unit FROM need WHERE unit NOT IN (SELECT id FROM unit)",
+  "queues or labels of a unit that does not exist":
     "SELECT unit FROM extra WHERE unit NOT IN (SELECT id FROM unit)",
   "a wrong count of units with queues or labels":
     "SELECT extras FROM counter WHERE extras <> (SELECT count(*) FROM extra)",
@@ -158,9 +158,9 @@ const rules = {
   "a wrong number of labels": `
     SELECT n FROM (SELECT count(*) AS n FROM label)
     WHERE n <> (SELECT ifnull(sum(json_array_length(labels)), 0) FROM extra)`,
-  "a message that is still to be numbered":
+  "a message with a number that is not assigned yet":
     "SELECT seq FROM message WHERE seq > (SELECT message FROM counter)",
-  "an id that is still to be given": "SELECT id FROM unit WHERE id > (SELECT unit FROM counter)",
+  "a unit with an id that is not assigned yet": "SELECT id FROM unit WHERE id > (SELECT unit FROM counter)",
   "a wrong count of work spec": `
     SELECT t.spec FROM tally AS t
     LEFT JOIN (

@@ -55,7 +55,7 @@ export async function openSqliteReader(file: string): Promise<SqliteStore> {
     if (version < schemaVersion)
       throw new CoordinateError(
         "unavailable",
-        `${file}: ${version === 0 ? "has no store in it" : "has an older version; open it once for writing to upgrade it"}`,
+        `${file}: ${version === 0 ? "contains no store" : "has an older schema; open it once for writing to upgrade it"}`,
       );
     return new SqliteStore({ file, driver, connection, ownership: null, readOnly: true });
   } catch (error) {

@@ -378,7 +378,7 @@ export function checkVersion(connection: Connection, file: string): number {
   if (version > schemaVersion)
     throw new CoordinateError(
       "unavailable",
-      `${file}: was written by a newer version of this program (schema ${version}; this one knows ${schemaVersion}). Upgrade the program, or open another file`,
+      `${file}: was written by a newer version of this program (schema ${version}; this version supports up to ${schemaVersion}). Upgrade the program, or open another file`,
     );
   return version;
 }

@@ -89,7 +89,7 @@ export class CancelWatch {
         for (const run of units.values()) tellIfLost(run, null);
       // a coordinator of an earlier version: tasks learn of it when their leases are renewed
       else if (isRefusal(error)) this.#unsupported = true;
-      log.debug({ workSpec, err: error }, "could not wait for units to be cancelled");
+      log.debug({ workSpec, err: error }, "could not watch for cancelled units");
     }
     // the next `#look` starts a new wait
     if (this.#waits.get(workSpec) === own) this.#waits.delete(workSpec);

@@ -163,7 +163,7 @@ export class Claim {
       if (answer.status === "rejected")
         log.warn(
           { worker, workSpec: this.workSpec.name, err: answer.reason as unknown },
-          "could not give back a unit that was not begun",
+          "could not release a unit that had not started",
         );
     reports.released(
       worker,

@@ -80,5 +80,5 @@ const everywhere: readonly (string | symbol)[] = ["error", "newListener", "remov
 export function checkEvent(event: string | symbol): void {
   if (typeof event === "symbol" || Object.hasOwn(known, event) || everywhere.includes(event)) return;
   const names = Object.keys(known).join(", ");
-  throw new CoordinateError("bad_argument", `${event}: not an event of a worker; the events are ${names}`);
+  throw new CoordinateError("bad_argument", `${event}: unknown event; the events of a worker are ${names}`);
 }

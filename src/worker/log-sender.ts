@@ -57,7 +57,7 @@ export class LogSender {
       const logs = sent.map(({ attempt, lines }): AttemptLinesOf => ({ attempt: attempt.id, ...lines }));
       await verbs.writeAttemptLogs(ns, logs);
     } catch (error) {
-      if (isRefusal(error)) log.warn({ err: error }, "what tasks wrote was not stored");
+      if (isRefusal(error)) log.warn({ err: error }, "log lines of tasks were not stored");
       else for (const { attempt } of sent) this.#waiting.add(attempt);
       return;
     }

@@ -174,7 +174,7 @@ function readRuntimes({ tasks: given, taskRuntimes, runtimes = [] }: WorkerOptio
       "tasks",
       "a worker needs at least one task, such as tasks: { mail: (unit) => … }, or a runtime",
     );
-  if (tasks === undefined && taskRuntimes !== undefined) throw bad("taskRuntimes", "there are no tasks");
+  if (tasks === undefined && taskRuntimes !== undefined) throw bad("taskRuntimes", "allowed only with tasks");
   for (const [name, task] of Object.entries(tasks ?? {}))
     if (!isTask(task)) throw bad(`tasks.${name}`, "expected a function or bulk(function)");
   const own = tasks === undefined ? [] : [tasksRuntime(tasks, taskRuntimes ?? taskRuntimeNames)];
@@ -201,9 +201,9 @@ function tasksByName(tasks: Tasks | readonly DefinedTask[]): Tasks {
   const byName: Record<string, Task> = {};
   tasks.forEach((task, i) => {
     if (!isDefined(task))
-      throw bad(`tasks[${i}]`, "expected what defineTask made; others go into an object, by name");
+      throw bad(`tasks[${i}]`, "expected a task from defineTask; put other tasks into an object, by name");
     if (Object.hasOwn(byName, task.taskName))
-      throw bad(`tasks[${i}]`, `a second task ${JSON.stringify(task.taskName)}`);
+      throw bad(`tasks[${i}]`, `duplicate task ${JSON.stringify(task.taskName)}`);
     byName[task.taskName] = task;
   });
   return byName;

@@ -40,7 +40,7 @@ export class Outage {
     this.#begunBefore = this.#begun;
     if (this.#since !== null) return;
     this.#since = this.#clock.now();
-    this.#log.warn({ what, err: error }, "the coordinator does not answer; it is asked again until it does");
+    this.#log.warn({ what, err: error }, "the coordinator does not answer; retrying until it does");
   }
 
   /** Waits before the next try; `tries` is the number of tries before the failed one. Resolves at once when the signal aborts. */

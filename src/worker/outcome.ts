@@ -13,7 +13,7 @@ export class Retry extends Decision {
   readonly data: object | undefined;
 
   constructor(delayMs: number, data?: object) {
-    super(`to be tried again in ${delayMs} ms`);
+    super(`retry in ${delayMs} ms`);
     this.delayMs = delayMs;
     this.data = data;
   }
@@ -24,7 +24,7 @@ export class Snooze extends Decision {
   readonly delayMs: number;
 
   constructor(delayMs: number) {
-    super(`to be run in ${delayMs} ms`);
+    super(`snooze for ${delayMs} ms`);
     this.delayMs = delayMs;
   }
 }
@@ -100,7 +100,7 @@ export async function settleReturned(attempt: Attempt, value: unknown): Promise<
     else if (typeof value === "object" && !Array.isArray(value)) await attempt.finish(value);
     else {
       const what = Array.isArray(value) ? "an array" : `a ${typeof value}`;
-      await attempt.failWith(`the task returned ${what}; it may return an object, or nothing`);
+      await attempt.failWith(`the task returned ${what}; expected an object or nothing`);
     }
   } catch (error) {
     const reason = whyUnstorable(error);

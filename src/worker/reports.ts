@@ -87,7 +87,7 @@ export class Reports {
     const { worker, workSpec, unit } = told;
     counts.refused++;
     emit("lost", { ...told, error });
-    log.warn({ worker, workSpec, unit, error: error.message }, "a running unit was taken away");
+    log.warn({ worker, workSpec, unit, error: error.message }, "the worker lost a running unit");
   }
 
   #refused(action: string, code: ErrorCode, told: UnitEndEvent): void {
@@ -106,7 +106,7 @@ export class Reports {
     retryInMs: number | null,
     attemptsLeft: number | null,
   ): void {
-    const text = error?.message.split("\n", 1)[0] ?? "its task failed it and gave no error";
+    const text = error?.message.split("\n", 1)[0] ?? "the task failed the unit without an error";
     this.#failures.add({ worker, workSpec, unit, attempt: number, error: text, retryInMs, attemptsLeft });
   }
 
@@ -121,7 +121,7 @@ export class Reports {
   threwLate({ worker, workSpec }: Claim, error: unknown): void {
     this.#setting.log.warn(
       { worker, workSpec: workSpec.name, err: error },
-      "a task failed when all its attempts had been settled",
+      "a task failed after all its attempts had been settled",
     );
   }
 
@@ -145,7 +145,7 @@ export class Reports {
   released(worker: string, workSpec: string, units: readonly string[]): void {
     const { counts, emit, log } = this.#setting;
     counts.released += units.length;
-    log.debug({ worker, workSpec, count: units.length }, "given back untried");
+    log.debug({ worker, workSpec, count: units.length }, "released without a try");
     emit("released", { worker, workSpec, units });
   }
 }

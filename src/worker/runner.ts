@@ -41,7 +41,8 @@ export interface RuntimeChoice {
 
 /** Opens all runtimes or none: when one cannot be opened, closes the others and throws its error. */
 export async function openRuntimes(choice: RuntimeChoice): Promise<Runtime[]> {
-  if (choice.runtimes.length === 0) throw new CoordinateError("bad_argument", "runtimes: none was asked for");
+  if (choice.runtimes.length === 0)
+    throw new CoordinateError("bad_argument", "runtimes: expected at least one");
   const opened: Runtime[] = [];
   try {
     for (const name of choice.runtimes) opened.push(await openRuntime(name, choice));
@@ -65,7 +66,7 @@ async function openRuntime(name: RuntimeName, choice: RuntimeChoice): Promise<Ru
   switch (name) {
     case "node": {
       if (tasks === undefined)
-        throw new CoordinateError("bad_argument", "tasks: the runtime node needs a file of tasks");
+        throw new CoordinateError("bad_argument", "tasks: the runtime node requires a file of tasks");
       if (processes === 0) return tasksRuntime(await loadTasks(tasks), taskRuntimes);
       return processRuntime({
         ...children,
@@ -122,7 +123,8 @@ export async function runWorker(
   let count = 0;
   const interrupt = (): void => {
     count += 1;
-    if (count === 1) log.info("stopping: what runs may finish; once more to end it now");
+    if (count === 1)
+      log.info("stopping: waiting for running tasks to finish; send the signal again to stop now");
     if (count === 2) log.warn("stopping now");
     if (count <= 2) void worker.stop();
   };

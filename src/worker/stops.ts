@@ -5,7 +5,7 @@ const sentences: Readonly<Record<StopCause, string>> = {
   "lease ends": "the lease ends soon",
   "timed out": "timed out",
   cancelled: "cancelled",
-  lost: "the unit was taken away",
+  lost: "the unit was lost",
   "worker stops": "the worker stops",
   "worker stopped": "the worker has stopped",
 };

@@ -189,7 +189,8 @@ export class Worker extends EventEmitter<WorkerEvents> {
 
   async run(signal?: AbortSignal): Promise<void> {
     if (this.#state === "stopped") return;
-    if (this.#state !== "new") throw new CoordinateError("bad_argument", "run: the worker runs already");
+    if (this.#state !== "new")
+      throw new CoordinateError("bad_argument", "run: the worker is already running");
     this.#state = "running";
     const { log, unhandledRejections } = this.#settings;
     const unguard = unhandledRejections === "log" ? guardRejections(log) : () => undefined;
@@ -254,7 +255,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     const { log } = this.#settings;
     const { name } = this;
     this.#tell("started", { worker: name });
-    log.info({ worker: name, namespace: this.#ns, slots: this.#slots.length }, "the worker runs");
+    log.info({ worker: name, namespace: this.#ns, slots: this.#slots.length }, "the worker has started");
     const beating = Promise.all([
       this.#heartbeat.run(this.#ended.signal),
       this.#watch.run(this.#ended.signal),
@@ -274,7 +275,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     await this.#within(
       finalSendTimeoutMs,
       this.#heartbeat.end().catch((error: unknown) => {
-        log.warn({ worker: name, err: error }, "could not say that the worker has stopped");
+        log.warn({ worker: name, err: error }, "could not report that the worker has stopped");
       }),
     );
     this.#claims.reports.close();
@@ -327,7 +328,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
         rows.map(({ workUnit }) => workUnit),
       );
     } catch (error) {
-      this.#settings.log.warn({ worker, workSpec, err: error }, "could not give back what was claimed");
+      this.#settings.log.warn({ worker, workSpec, err: error }, "could not release claimed units");
     }
   }
 
@@ -392,7 +393,7 @@ async function findTask(
   const [runtime] = serving;
   if (runtime === undefined) throw new CoordinateError("internal");
   const names = serving.flatMap(({ taskNames }) => taskNames ?? []);
-  const have = names.length === 0 ? "this worker has none" : `this worker has ${names.sort().join(", ")}`;
+  const have = names.length === 0 ? "this worker has no tasks" : `this worker has ${names.sort().join(", ")}`;
   const missing = `no task ${JSON.stringify(taskName(spec))} for runtime ${JSON.stringify(spec.runtime)}; ${have}`;
   return { runtime, task: failing(new PlainError(missing)) };
 }

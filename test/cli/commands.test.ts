@@ -226,7 +226,7 @@ const stories: readonly Story[] = [
       },
       { run: `rpc requestAttempts '{"worker":"w1","workSpecs":["a"]}'`, out: /"workUnit": "u"/ },
       { run: "limits api rate=0", out: /^Limit.*\napi +1 +1 +a, b\n$/ },
-      { run: "explain b", out: /limit api, which it shares/ },
+      { run: "explain b", out: /It has reached the shared limit api/ },
       { once: true, run: "work_specs --details", out: /a +20 +0 +limits api\n/ },
       { once: true, run: "limits --json", json: [expect.objectContaining({ name: "api", running: 1 })] },
       { run: "limits other", code: 1, err: /no such limit/ },
@@ -410,7 +410,7 @@ const stories: readonly Story[] = [
       },
       { run: "set index not_before=now", out: "not_before=0\n" },
       { run: "set crawl max_running=0", out: "max_running=0\n" },
-      { run: "explain crawl", out: /Others with work have a higher priority\./ },
+      { run: "explain crawl", out: /Other work specs with work have a higher priority\./ },
       { run: "set crawl", out: /^priority=0\nweight=3\npaused=false\n/ },
       { run: "set crawl weight=0", out: "weight=0\n" },
       {

@@ -117,7 +117,7 @@ describe("inline functions", () => {
     await bench.coordinate.putActions(jobs.namespace, [{ key: action_id, data: encodeData(forged) }]);
     await bench.coordinate.setWorkUnitDelays(jobs.namespace, job.workSpec, { names: [job.id] }, 0);
     const { state, error } = await job.settled();
-    expect([state, error?.message]).toEqual(["ERROR", expect.stringContaining("not what its key says")]);
+    expect([state, error?.message]).toEqual(["ERROR", expect.stringContaining("does not match its key")]);
   });
 
   test("must be signed, where the worker wants it so", async () => {

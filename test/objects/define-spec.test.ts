@@ -64,7 +64,7 @@ describe("defineSpec", () => {
 
   test.each([
     [{ max_retires: 3 }, "Bad work spec: max_retires: not a known key; did you mean max_retries?"],
-    [{ weight: 3 }, "Bad work spec: weight: a known key; it belongs into the first object"],
+    [{ weight: 3 }, "Bad work spec: weight: a known key; put it into the first object"],
   ])("refuses the own keys %j", (own, message) => {
     expect(() => defineSpec({ name: "s" }, { own })).toThrow(message);
   });
@@ -120,7 +120,7 @@ describe("setWorkSpec", () => {
       "delay: not an option of a work unit; did you mean delayMs?",
     );
     await expect(spec.addWorkUnits(["u"] as never)).rejects.toThrow(
-      'units: expected [name, data] or { name, data } of each, got "u"',
+      'units: expected [name, data] or { name, data }, got "u"',
     );
     await expect(spec.addWorkUnits([{ name: "u" }, { name: "v", priorty: 5 } as never])).rejects.toThrow(
       "priorty: not an option of a work unit; did you mean priority?",

@@ -152,10 +152,10 @@ describe("a list of tasks", () => {
   });
 
   it.each([
-    [[() => undefined], "tasks[0]: expected what defineTask made; others go into an object, by name"],
+    [[() => undefined], "tasks[0]: expected a task from defineTask; put other tasks into an object, by name"],
     [
       [defineTask(count, () => undefined), defineTask(count, () => undefined)],
-      'tasks[1]: a second task "count"',
+      'tasks[1]: duplicate task "count"',
     ],
   ])("refuses %s", (tasks, message) => {
     const t = bench();

@@ -59,7 +59,11 @@ describe("a unit that fails", () => {
           "a work unit failed; it will be tried again in 90 s, 2 more times at most",
         ],
         ["by hand", "broken", "a work unit failed; it will not be tried again"],
-        ["silent", "its task failed it and gave no error", "a work unit failed; it will not be tried again"],
+        [
+          "silent",
+          "the task failed the unit without an error",
+          "a work unit failed; it will not be tried again",
+        ],
       ],
     );
   });
@@ -191,7 +195,7 @@ describe("a listener", () => {
     const listen = (event: string): unknown => (worker as NodeJS.EventEmitter).on(event, () => undefined);
     assert.throws(() => listen("completed"), {
       code: "bad_argument",
-      message: /completed: not an event of a worker; the events are began, .*finished, failed/,
+      message: /completed: unknown event; the events of a worker are began, .*finished, failed/,
     });
     assert.throws(() => listen("toString"), { code: "bad_argument" });
     listen("finished");

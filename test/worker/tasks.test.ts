@@ -148,7 +148,7 @@ describe("which task runs", () => {
     await ended(t, "s", "u");
     assert.deepEqual(await t.data("s", "u"), {
       own: "u",
-      traceback: 'no task "s" for runtime "own"; this worker has none',
+      traceback: 'no task "s" for runtime "own"; this worker has no tasks',
     });
   });
 
@@ -407,8 +407,8 @@ describe("a plain function", () => {
     await ended(t, "s", "text");
     for (const [name, traceback] of [
       ["function", 'the result cannot be stored: Bad data: a function in "f" cannot be stored'],
-      ["list", "the task returned an array; it may return an object, or nothing"],
-      ["text", "the task returned a string; it may return an object, or nothing"],
+      ["list", "the task returned an array; expected an object or nothing"],
+      ["text", "the task returned a string; expected an object or nothing"],
     ] as const) {
       assert.equal(await t.status("s", name), "failed");
       assert.equal((await t.data("s", name)).traceback, traceback);

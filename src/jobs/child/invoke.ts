@@ -58,7 +58,7 @@ export function jobError(thrown: unknown, phase: NonNullable<JobError["phase"]>)
   const message = thrown instanceof Error ? thrown.message : `${typeof thrown} thrown: ${show(thrown)}`;
   const frames = thrown instanceof Error && !plain ? framesOf(thrown.stack ?? "") : [];
   return {
-    message: cut(message === "" ? "an error without a message" : message),
+    message: cut(message === "" ? "error without a message" : message),
     traceback: cut(plain ? message : tracebackOf(thrown)),
     type: thrown instanceof Error ? thrown.name : typeof thrown,
     phase,
@@ -97,6 +97,6 @@ function show(value: unknown): string {
   try {
     return inspect(value, { depth: 2, breakLength: Infinity });
   } catch {
-    return "something that cannot be shown";
+    return "a value that cannot be shown";
   }
 }

@@ -53,7 +53,7 @@ export class Loader {
   }
 
   #compile({ key, code, methodname }: Action): Loaded {
-    if (!this.#inline) throw new LoadError("inline functions are not allowed here");
+    if (!this.#inline) throw new LoadError("this worker does not run inline functions");
     const fn: unknown = runInThisContext(`(${code}\n)`, {
       filename: `inline:${methodname}#${key.slice(0, 12)}`,
       // import() inside the function works as in any module; Node's permissions decide what it may load
@@ -90,9 +90,7 @@ export class Loader {
       outside = true;
     }
     const where = `the folders that this worker loads from (${this.#roots.join(", ")})`;
-    throw new LoadError(
-      outside ? `module ${module} is outside of ${where}` : `no module ${module} in ${where}`,
-    );
+    throw new LoadError(outside ? `module ${module} is outside ${where}` : `no module ${module} in ${where}`);
   }
 }
 

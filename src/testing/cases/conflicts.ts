@@ -165,7 +165,7 @@ export const conflicts: CaseGroup = {
         await t.refuses(
           "queue_full",
           t.add("s", "c", "d"),
-          /2 work units of s wait and 2 more .* max_waiting is 3/,
+          /s has 2 waiting work units; 2 more would exceed max_waiting \(3\)/,
         );
         assert.deepEqual(Object.keys(await t.statuses("s")), ["a", "b"]);
         await t.add("s", "c");

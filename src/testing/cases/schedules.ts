@@ -276,7 +276,7 @@ export const schedules: CaseGroup = {
         [{ every: 0.5 }, /schedule\.every: /],
         [{ at: [] }, /schedule\.at: /],
         [{ at: ["tomorrow"] }, /schedule\.at: expected a list of times/],
-        [{ every: 60, at: [1] }, /schedule: expected one of cron, every and at/],
+        [{ every: 60, at: [1] }, /schedule: expected only one of cron, every and at/],
         [{ crn: "0 3 * * *" }, /schedule: expected one of cron, every and at/],
         [
           { every: 60, overlap: "never" },

@@ -40,11 +40,11 @@ export interface CommandUnit {
 export function readCommandSpec(data: DataObject): CommandSpec {
   const { command, env = null, cwd = null, timeout = null } = data;
   if (!Array.isArray(command) || command.length === 0)
-    throw bad("command: expected a list of texts, the program first");
+    throw bad("command: expected a list of strings, the program first");
   const texts = command.map((argument, i) => {
     const text = argument instanceof Uint8Array ? nameFromBytes(argument) : argument;
     if (typeof text !== "string" || text.includes("\0"))
-      throw bad(`command[${i}]: expected a text without NUL`);
+      throw bad(`command[${i}]: expected a string without NUL`);
     return text;
   });
   const [program = "", ...rest] = texts;
@@ -52,7 +52,7 @@ export function readCommandSpec(data: DataObject): CommandSpec {
   if (placeholders(program).length > 0)
     throw bad("command[0]: the program cannot be a placeholder; a unit would choose what runs");
   for (const argument of rest) for (const place of placeholders(argument)) checkPlaceholder(place);
-  if (cwd !== null && typeof cwd !== "string") throw bad("cwd: expected a text");
+  if (cwd !== null && typeof cwd !== "string") throw bad("cwd: expected a string");
   if (timeout !== null && !(typeof timeout === "number" && timeout > 0))
     throw bad("timeout: expected a number of seconds above 0");
   return {
@@ -71,8 +71,8 @@ export function fillArguments({ command: [, ...templates] }: CommandSpec, unit: 
       return place === undefined ? all.slice(1, -1) : valueText(place, unit);
     });
     const where = `command[${i + 1}] (${template})`;
-    if (filled.includes("\0")) throw refused(`${where} would have a NUL in it`);
-    if (!isText(filled)) throw refused(`${where} would have bytes in it that are not UTF-8`);
+    if (filled.includes("\0")) throw refused(`${where} would contain a NUL`);
+    if (!isText(filled)) throw refused(`${where} would contain bytes that are not UTF-8`);
     const optionBySurprise = filled.startsWith("-") && !template.startsWith("-");
     if (optionBySurprise && !(end >= 0 && end < i))
       throw refused(`${where} would begin with "-" and be taken for an option; put "--" before it`);
@@ -93,7 +93,7 @@ function checkPlaceholder(place: string): void {
   const known = ["name", "spec", "attempt", "data"].includes(place) || /^data\..+/.test(place);
   if (!known)
     throw bad(
-      `command: {${place}} is none of {name}, {spec}, {attempt}, {data} and {data.key}; write {{${place}}} for the text itself`,
+      `command: expected {name}, {spec}, {attempt}, {data} or {data.key}, got {${place}}; write {{${place}}} for the text {${place}}`,
     );
 }
 
@@ -104,7 +104,7 @@ function valueText(place: string, { name, spec, attempt, data }: CommandUnit): s
   let value: DataValue | undefined = data;
   for (const key of place.split(".").slice(1)) value = member(value, key);
   const text = value === undefined || value === null ? undefined : toText(value);
-  if (text === undefined) throw refused(`{${place}}: the unit's data has none`);
+  if (text === undefined) throw refused(`{${place}}: missing in the data of the unit`);
   return text;
 }
 
@@ -124,10 +124,10 @@ function toText(value: DataValue): string {
 function readEnvironment(env: DataValue): Record<string, string> {
   if (env === null) return {};
   if (typeof env !== "object" || Array.isArray(env) || env instanceof Uint8Array)
-    throw bad("env: expected an object of texts");
+    throw bad("env: expected an object of strings");
   const entries = Object.entries(env as DataObject).map(([name, value]): [string, string] => {
     if (typeof value !== "string" || /[\0=]/.test(name) || value.includes("\0"))
-      throw bad(`env.${name}: expected a text without NUL`);
+      throw bad(`env.${name}: expected a string without NUL`);
     return [name, value];
   });
   return Object.fromEntries(entries);

@@ -159,7 +159,10 @@ function verbsOf(rows: AttemptRow[]): Coordinate {
   return new Proxy(known, {
     get: (target, verb): unknown =>
       Reflect.get(target, verb) ??
-      (() => Promise.reject(new CoordinateError("not_supported", `${String(verb)} in a child process`))),
+      (() =>
+        Promise.reject(
+          new CoordinateError("not_supported", `${String(verb)} cannot be called in a child process`),
+        )),
   }) as Coordinate;
 }
 

@@ -269,7 +269,7 @@ class ChildRun {
         return;
       }
       default:
-        throw new Error(`a message of the kind ${head.kind}`);
+        throw new Error(`unknown message ${head.kind}`);
     }
   }
 
@@ -283,7 +283,8 @@ class ChildRun {
       .then(
         (changed) => answer(null, changed),
         (error: unknown) => {
-          if (ref === 0) this.#context.log.warn({ error }, "a result of a child could not be settled");
+          if (ref === 0)
+            this.#context.log.warn({ error }, "the result of a child process could not be settled");
           if (isCoordinateError(error)) answer({ code: error.code, value: error.value }, null);
           else answer({ code: "", value: error instanceof Error ? error.message : String(error) }, null);
         },
@@ -337,7 +338,7 @@ class ChildRun {
 
   #attempt(id: string): Attempt {
     const attempt = this.#open.get(id);
-    if (attempt === undefined) throw new Error(`attempt ${id} is not of this run, or settled`);
+    if (attempt === undefined) throw new Error(`attempt ${id} does not belong to this run, or is settled`);
     return attempt;
   }
 }

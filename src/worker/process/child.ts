@@ -127,7 +127,8 @@ export class Child extends EventEmitter<ChildEvents> {
    */
   async run(message: Message, onMessage: (message: Message) => void = () => undefined): Promise<Message> {
     if (this.#state === "ended") throw new ChildEndedError(await this.exited);
-    if (this.#state !== "ready") throw new Error(`a child that is ${this.#state} was given something to run`);
+    if (this.#state !== "ready")
+      throw new Error(`cannot run anything in a child process that is ${this.#state}`);
     this.#state = "busy";
     this.#runs += 1;
     const ended = new Promise<Message>((resolve, reject) => {
@@ -143,7 +144,8 @@ export class Child extends EventEmitter<ChildEvents> {
    * called when the child exits before that, after all its messages.
    */
   enter(onMessage: (message: Message) => void, onEnd: (exit: Exit) => void): void {
-    if (this.#state !== "ready") throw new Error(`a child that is ${this.#state} was given something to run`);
+    if (this.#state !== "ready")
+      throw new Error(`cannot run anything in a child process that is ${this.#state}`);
     this.#state = "busy";
     this.#runs += 1;
     this.#run = { onMessage, resolve: null, reject: ({ exit }) => onEnd(exit) };

@@ -170,7 +170,7 @@ export class ProcessGroup {
     if (signal === "SIGKILL")
       return {
         cause: "signal",
-        text: "was killed by SIGKILL (by somebody, or by the system when memory was short)",
+        text: "was killed by SIGKILL (by a user, or by the system when memory ran short)",
         ...how,
       };
     if (signal !== null) return { cause: "signal", text: `was killed by ${signal}`, ...how };
@@ -200,11 +200,11 @@ function notStarted(command: string, error: unknown): Exit {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   const known: Record<string, string> = {
     ENOENT: "there is no such program, or its working directory does not exist",
-    EACCES: "it may not be executed",
+    EACCES: "no permission to execute it",
     E2BIG: "its arguments are too long",
-    EAGAIN: "the system has no room for another process",
+    EAGAIN: "the system cannot create another process",
     EMFILE: "too many files are open",
-    ENOMEM: "the system has no memory left",
+    ENOMEM: "the system is out of memory",
   };
   const why =
     (typeof code === "string" ? known[code] : undefined) ??

@@ -144,7 +144,7 @@ function logPool(pool: ProcessPool, log: Logger, runLog: (child: Child) => Logge
     log[cause === "stopped" ? "debug" : "warn"]({ pid, cause }, `a child process ${text}`);
   });
   pool.on("delay", (delayMs, failures) => {
-    log.error({ delayMs, failures }, "child processes die at start; the next one is started after a while");
+    log.error({ delayMs, failures }, "child processes exit at start; delaying the next one");
   });
 }
 

@@ -216,7 +216,7 @@ export function workerSuite(stack: Stack): void {
         waitMs: 20_000,
       });
       expect(row?.status).toBe("failed");
-      expect(String(row?.data)).toContain("names no action");
+      expect(String(row?.data)).toContain("expected an action");
     });
 
     test("L3 the action is found through action_id", async () => {

@@ -47,12 +47,12 @@ describe("arguments", () => {
     [["p", "{data.x}", "--"], { data: { x: "--exec" } }, "would begin with"],
     [["p", "{data.x}"], { data: { x: -5 } }, "would begin with"],
     [["p", "{name}{data.y}"], { name: "", data: { y: "-y" } }, "would begin with"],
-    [["p", "{name}"], { name: "a\0b" }, "would have a NUL in it"],
-    [["p", "{name}"], { name: "a\udcff" }, "bytes in it that are not UTF-8"],
+    [["p", "{name}"], { name: "a\0b" }, "would contain a NUL"],
+    [["p", "{name}"], { name: "a\udcff" }, "bytes that are not UTF-8"],
     [["p", "{data.x}"], { data: { x: new Uint8Array([0xff]) } }, "not UTF-8"],
-    [["p", "{data.x}"], {}, "{data.x}: the unit's data has none"],
-    [["p", "{data.x.y}"], { data: { x: null } }, "the unit's data has none"],
-    [["p", "{data.constructor}"], {}, "the unit's data has none"],
+    [["p", "{data.x}"], {}, "{data.x}: missing in the data of the unit"],
+    [["p", "{data.x.y}"], { data: { x: null } }, "missing in the data of the unit"],
+    [["p", "{data.constructor}"], {}, "missing in the data of the unit"],
   ])("%# is refused", (command, unit, text) => {
     expect(() => fill(command, unit)).toThrow(text);
   });
@@ -60,18 +60,18 @@ describe("arguments", () => {
 
 describe("a work spec", () => {
   test.each<[DataObject, string]>([
-    [{}, "command: expected a list of texts"],
-    [{ command: "ls -l" }, "command: expected a list of texts"],
-    [{ command: [] }, "command: expected a list of texts"],
-    [{ command: ["ls", 5] }, "command[1]: expected a text"],
-    [{ command: ["a\0"] }, "command[0]: expected a text without NUL"],
+    [{}, "command: expected a list of strings"],
+    [{ command: "ls -l" }, "command: expected a list of strings"],
+    [{ command: [] }, "command: expected a list of strings"],
+    [{ command: ["ls", 5] }, "command[1]: expected a string"],
+    [{ command: ["a\0"] }, "command[0]: expected a string without NUL"],
     [{ command: [""] }, "command[0]: expected the name of a program"],
     [{ command: ["{name}"] }, "command[0]: the program cannot be a placeholder"],
-    [{ command: ["ls", "{nmae}"] }, "{nmae} is none of {name}"],
-    [{ command: ["awk", "{print}"] }, "write {{print}} for the text itself"],
+    [{ command: ["ls", "{nmae}"] }, "got {nmae}"],
+    [{ command: ["awk", "{print}"] }, "write {{print}} for the text {print}"],
     [{ command: ["ls"], timeout: 0 }, "timeout: expected a number"],
-    [{ command: ["ls"], cwd: 1 }, "cwd: expected a text"],
-    [{ command: ["ls"], env: { A: 1 } }, "env.A: expected a text"],
+    [{ command: ["ls"], cwd: 1 }, "cwd: expected a string"],
+    [{ command: ["ls"], env: { A: 1 } }, "env.A: expected a string"],
     [{ command: ["ls"], env: [] }, "env: expected an object"],
   ])("%j is refused by name", (data, text) => {
     expect(() => readCommandSpec(data)).toThrow(text);

@@ -121,7 +121,7 @@ describe("a command", () => {
 
   test.each([
     ["no-such-program-at-all", "there is no such program"],
-    ["/etc/passwd", "it may not be executed"],
+    ["/etc/passwd", "no permission to execute it"],
   ])("%s cannot be started", async (program, text) => {
     const told = await run({ command: [program] });
     expect(told).toMatchObject({ status: "failed" });

@@ -191,7 +191,7 @@ describe("a pool", () => {
 describe("the end of a child, in words", () => {
   test.each([
     ["exit", 3, "exited", "exited with code 3"],
-    ["kill", 0, "signal", "was killed by SIGKILL (by somebody, or by the system when memory was short)"],
+    ["kill", 0, "signal", "was killed by SIGKILL (by a user, or by the system when memory ran short)"],
     ["throw", 0, "exited", "exited with code 1"],
     ["garbage", 0, "protocol", expect.stringContaining("wrote an invalid message to its channel")],
   ])("%s %s", async (name, value, cause, text) => {
