@@ -1,4 +1,4 @@
-"""`python -m coordinate worker` runs tasks, `python -m coordinate run_one` one fetch of work in this process."""
+"""`python -m coordinate worker` runs tasks; `python -m coordinate run_one` fetches work once and runs it in this process."""
 
 import argparse
 import importlib
@@ -19,30 +19,30 @@ def parser() -> argparse.ArgumentParser:
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("--address", help="http://host:port, https://host:port or unix:/path; COORDINATE_ADDRESS")
-        command.add_argument("--namespace", help="COORDINATE_NAMESPACE, else the default one")
+        command.add_argument("--address", help="http://host:port, https://host:port or unix:/path; default: COORDINATE_ADDRESS")
+        command.add_argument("--namespace", help="the namespace; default: COORDINATE_NAMESPACE, else the default namespace")
         command.add_argument("-v", "--verbose", action="count", default=0, help="log more")
         command.add_argument("-q", "--quiet", action="count", default=0, help="log less")
         return command
 
-    worker = add("worker", "Runs tasks until it is stopped by SIGTERM or SIGINT. A token is taken from COORDINATE_TOKEN.")
-    worker.add_argument("--tasks", metavar="MODULE[:NAME]", help="the module whose global is the worker, with its tasks")
+    worker = add("worker", "Runs tasks until it gets SIGTERM or SIGINT. Reads the token from COORDINATE_TOKEN.")
+    worker.add_argument("--tasks", metavar="MODULE[:NAME]", help="the module with the worker, and the name of its global")
     worker.add_argument("--modules", action="store_true", help="run work specs with module and run_function as well")
-    worker.add_argument("--concurrency", type=int, metavar="N", help="units at once; as many as there are processors")
-    worker.add_argument("--threads", action="store_true", help="run them in threads, not in processes")
-    worker.add_argument("--max-attempts", type=int, metavar="N", help="units of one claim at most")
-    worker.add_argument("--lease", type=float, metavar="SECONDS", help="of leases, which are renewed while a task runs")
-    worker.add_argument("--timeout", type=float, metavar="SECONDS", help="that a unit may take")
-    worker.add_argument("--grace", type=float, metavar="SECONDS", help="that tasks have when the worker stops")
-    worker.add_argument("--name", help="of the worker")
-    worker.add_argument("--work-spec", action="append", dest="work_specs", metavar="NAME", help="only these; repeatable")
+    worker.add_argument("--concurrency", type=int, metavar="N", help="units to run in parallel; default: one per processor")
+    worker.add_argument("--threads", action="store_true", help="run units in threads instead of processes")
+    worker.add_argument("--max-attempts", type=int, metavar="N", help="maximum number of units per claim")
+    worker.add_argument("--lease", type=float, metavar="SECONDS", help="length of a lease; leases are renewed while a task runs")
+    worker.add_argument("--timeout", type=float, metavar="SECONDS", help="maximum run time of a unit")
+    worker.add_argument("--grace", type=float, metavar="SECONDS", help="time for running tasks to finish when the worker stops")
+    worker.add_argument("--name", help="name of the worker")
+    worker.add_argument("--work-spec", action="append", dest="work_specs", metavar="NAME", help="only this work spec; repeatable")
     worker.add_argument("--burst", action="store_true", help="stop when there is no work")
 
-    one = add("run_one", "Fetches and runs one unit; exits with 2 when there was no work.")
-    one.add_argument("--from-work-spec", action="append", metavar="NAME", help="only these; repeatable")
-    one.add_argument("--limit-seconds", type=float, metavar="N", help="go on for so long")
-    one.add_argument("--limit-count", type=int, metavar="N", help="go on for so many fetches")
-    one.add_argument("--max-jobs", type=int, metavar="N", help="units of one fetch")
+    one = add("run_one", "Fetches and runs one unit; exits with code 2 if there was no work.")
+    one.add_argument("--from-work-spec", action="append", metavar="NAME", help="only this work spec; repeatable")
+    one.add_argument("--limit-seconds", type=float, metavar="N", help="repeat for N seconds")
+    one.add_argument("--limit-count", type=int, metavar="N", help="repeat for N fetches")
+    one.add_argument("--max-jobs", type=int, metavar="N", help="maximum number of units per fetch")
     return top
 
 
@@ -52,7 +52,7 @@ def find_worker(text: str) -> Worker:
     found = [name for name, value in vars(module).items() if isinstance(value, Worker)]
     if attribute:
         if not isinstance(getattr(module, attribute, None), Worker):
-            raise ProgrammerError("--tasks %s: %s is no coordinate.Worker" % (text, attribute))
+            raise ProgrammerError("--tasks %s: %s is not a coordinate.Worker" % (text, attribute))
         return getattr(module, attribute)  # type: ignore[no-any-return]
     if len(found) != 1:
         which = "no coordinate.Worker" if not found else "several: " + ", ".join("%s:%s" % (module_name, n) for n in found)

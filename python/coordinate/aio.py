@@ -26,7 +26,7 @@ class StreamConnection(Connection):
             raise TimeoutError() from error
 
     def has_input(self) -> bool:
-        # bytes that came unasked for are found by the reader of the next response, which refuses them
+        # the reader of the next response finds and refuses bytes that the server sent without a request
         return self._reader.at_eof()
 
     def interrupt(self) -> None:

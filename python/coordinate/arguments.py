@@ -25,7 +25,7 @@ _LISTS = {"names", "statuses", "work_specs", "runtimes", "tasks", "queues", "lab
 
 
 def body_of(**members: Any) -> Dict[str, Any]:
-    """The members of a request as the wire calls them; None and what is to be kept are left out."""
+    """The members of a request by their names on the wire, without None and fields to keep."""
     body: Dict[str, Any] = {}
     for name, value in members.items():
         if value is None or value is KEEP:
@@ -65,7 +65,7 @@ _UNIT_KEYS = (
 
 
 def unit_body(unit: NewUnit, **others: Optional[str]) -> Dict[str, Any]:
-    """`others` is for what the unit does not say itself."""
+    """`others` has the values of fields that the unit does not set."""
     body = _unit_body(unit)
     for name, value in others.items():
         if value is not None:
@@ -81,7 +81,7 @@ def _unit_body(unit: NewUnit) -> Dict[str, Any]:
             if key not in _UNIT_KEYS:
                 close = difflib.get_close_matches(str(key), _UNIT_KEYS, 1)
                 hint = "; did you mean %r?" % close[0] if close else ""
-                raise BadArgument("a work unit has no %r%s" % (key, hint))
+                raise BadArgument("%r is not a field of a work unit%s" % (key, hint))
         own = ("data", "dependencies", "retry")
         body = body_of(**{str(key): value for key, value in unit.items() if key not in own})
         if unit.get("data") is not None:
@@ -92,7 +92,7 @@ def _unit_body(unit: NewUnit) -> Dict[str, Any]:
             body["retry"] = retry_body(unit["retry"])
         return body
     if not isinstance(unit, (tuple, list)) or not 1 <= len(unit) <= 2:
-        raise BadArgument("a work unit is a name, a pair of name and data, or a dict; got %r" % (unit,))
+        raise BadArgument("expected a work unit as a name, a pair of name and data, or a dict, got %r" % (unit,))
     data = unit[1] if len(unit) == 2 else None
     return {"name": unit[0]} if data is None else {"name": unit[0], "data": to_wire(data)}
 
@@ -140,7 +140,7 @@ def in_batches(units: Iterable[NewUnit], **others: Optional[str]) -> Iterator[Li
 
 
 def waits(wait: float) -> Iterator[float]:
-    """A long wait in pieces; one piece of 0 when there is nothing to wait for."""
+    """Splits a long wait into pieces; a single piece of 0 without a wait."""
     left = wait
     while True:
         piece = min(left, LONGEST_WAIT)

@@ -17,11 +17,11 @@ MAX_DEPTH = 512
 
 
 class Truncated(ValueError):
-    """The bytes end before the item does."""
+    """The bytes end before the end of the item."""
 
 
 def dumps(value: Any) -> bytes:
-    """Raises BadData for a value that data cannot hold."""
+    """Encodes a value. Raises BadData for a value that data cannot hold."""
     out: List[bytes] = []
     _write(value, out, MAX_DEPTH)
     return b"".join(out)
@@ -32,7 +32,7 @@ def loads(raw: bytes) -> Any:
     try:
         value, end = decode(raw, 0)
     except Truncated as error:
-        raise BadData("CBOR: ends too early") from error
+        raise BadData("CBOR: ends unexpectedly") from error
     if end != len(raw):
         raise BadData("CBOR: %d bytes after the item" % (len(raw) - end))
     return value
@@ -113,7 +113,7 @@ def _write_text(value: str, out: List[bytes]) -> None:
         try:
             raw = value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
-            raise BadData("text with a lone surrogate that stands for no byte") from error
+            raise BadData("text with a lone surrogate other than U+DC80 to U+DCFF") from error
         out.append(head(2, len(raw)))
     out.append(raw)
 

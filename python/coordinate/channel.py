@@ -20,7 +20,7 @@ Pieces = List[Optional[bytes]]
 
 
 class Ended(Exception):
-    """The other side is gone."""
+    """The peer has closed the connection."""
 
 
 class Channel:

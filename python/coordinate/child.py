@@ -35,7 +35,7 @@ _RECURSION = 20000
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process now: no job's clean-up may hold it."""
+    """Ends the process at once, without clean-up of jobs, which could delay it."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -146,7 +146,7 @@ class Child(Port):
         return call
 
     def hear(self, head: Head, _: Pieces) -> None:
-        """What comes while a batch runs: units that were given back to others are not begun."""
+        """Handles messages that arrive while a batch runs: released units are not started."""
         if head["kind"] == "skip":
             self.skipped.update(head["attempts"])
 
@@ -204,7 +204,7 @@ class Child(Port):
             self.stop()
 
     def stop(self) -> None:
-        """The time of the unit is up: its module may clean up. The supervisor kills what takes too long."""
+        """The time of the unit is up: calls the clean-up of its module. The supervisor kills the child if that takes too long."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         unit, self.current = self.current, None
         if unit is not None and self.terminate is not None:

@@ -1,4 +1,4 @@
-"""Clients whose calls block. For asyncio there is `coordinate.aio`."""
+"""Clients with blocking calls. For asyncio, use `coordinate.aio`."""
 
 import os
 import ssl

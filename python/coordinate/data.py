@@ -30,12 +30,12 @@ def to_wire(data: Union[Mapping[str, Any], bytes, None]) -> WireData:
         return base64.b64encode(data).decode("ascii") if is_cbor(data) else as_dict(json.loads(data))
     if not isinstance(data, dict):
         if not isinstance(data, Mapping):
-            raise BadData("data is a dict, not %s" % type(data).__name__)
+            raise BadData("data: expected a dict, got %s" % type(data).__name__)
         data = dict(data)
     try:
         return data if is_plain(data) else base64.b64encode(cbor.dumps(data)).decode("ascii")
     except RecursionError:
-        raise BadData("nested too deep, or in itself") from None
+        raise BadData("nested too deep, or contains itself") from None
 
 
 def from_wire(data: WireData) -> Data:
@@ -60,7 +60,7 @@ def encoded(data: WireData) -> Optional[bytes]:
 def encode(data: Any, as_cbor: bool = False) -> bytes:
     """JSON text where that says everything, unless `as_cbor`; else CBOR. The two are told apart by the first byte."""
     if not isinstance(data, dict):
-        raise BadData("the data of a work unit is a dict, not %s" % type(data).__name__)
+        raise BadData("the data of a work unit: expected a dict, got %s" % type(data).__name__)
     if not as_cbor and is_plain(data):
         return dump_json(data)
     return cbor.dumps(data)
@@ -83,12 +83,12 @@ def dump_json(value: Any) -> bytes:
 
 def as_dict(value: Any) -> Data:
     if not isinstance(value, dict):
-        raise BadData("data is a dict, not %s" % type(value).__name__)
+        raise BadData("data: expected a dict, got %s" % type(value).__name__)
     return value
 
 
 def is_plain(value: Any) -> bool:
-    """Whether JSON says all there is to say of a value."""
+    """Whether JSON can represent the value without loss."""
     kind = type(value)
     if kind is str or kind is bool or value is None:
         return True
@@ -118,7 +118,7 @@ _PLAIN_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:][A-Za-z0-9._:-]*")
 def name_to_url(name: str) -> str:
     """A name as a segment of a path: itself where every character is harmless, else `-` and base64url of its bytes."""
     if not isinstance(name, str):
-        raise BadName("a name is text, not %s" % type(name).__name__)
+        raise BadName("expected a string as a name, got %s" % type(name).__name__)
     if _PLAIN_NAME.fullmatch(name):
         return name
     return "-" + base64.urlsafe_b64encode(name_to_bytes(name)).decode("ascii").rstrip("=")
@@ -128,9 +128,9 @@ def name_to_bytes(name: str) -> bytes:
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise BadName("a lone surrogate that stands for no byte") from error
+        raise BadName("a lone surrogate other than U+DC80 to U+DCFF") from error
 
 
 def name_from_bytes(raw: Union[bytes, str]) -> str:
-    """Bytes that are not UTF-8 become lone surrogates, as Python's file names have them."""
+    """Bytes that are not UTF-8 become lone surrogates, as in file names of Python (surrogateescape)."""
     return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Dict, Mapping, Type
 
 
 class CoordinateError(Exception):
-    """Something that may be expected to go wrong. `value` says what it is about: the missing name, the wrong field."""
+    """The base class of expected errors. `value` is what the error is about: the missing name, or the invalid field."""
 
     #: The code of the class; of an instance, the code that the server answered.
     code: str = "error"
@@ -52,11 +52,11 @@ def codes() -> "tuple[str, ...]":
     return tuple(CoordinateError._by_code)
 
 
-# ---- what was asked makes no sense: nothing was changed
+# ---- the request is invalid: nothing was changed
 
 
 class BadRequest(CoordinateError, ValueError, status=400):
-    """The request makes no sense"""
+    """The request is invalid"""
 
 
 class BadArgument(BadRequest):
@@ -72,7 +72,7 @@ class BadData(BadRequest):
 
 
 class EmptyQuery(BadRequest):
-    """The query names nothing; to mean every work unit, say so with all=True"""
+    """The query has no conditions; to select every work unit, set all=True"""
 
 
 class NoWorkSpecName(BadRequest):
@@ -112,18 +112,18 @@ class MethodNotAllowed(BadRequest, status=405):
 
 
 class NotAcceptable(BadRequest, status=406):
-    """The server cannot answer in that form"""
+    """The server cannot answer with this content type"""
 
 
 class UnsupportedMediaType(BadRequest, status=415):
-    """The server cannot read that form"""
+    """The server cannot read this content type"""
 
 
 class WrongHost(BadRequest, status=421):
-    """The server does not go by that name"""
+    """The server does not accept requests for this host name"""
 
 
-# ---- what was asked for is not there
+# ---- the requested object does not exist
 
 
 class NotFound(CoordinateError, LookupError, status=404):
@@ -154,11 +154,11 @@ class Gone(NotFound, status=410):
     """Object no longer exists"""
 
 
-# ---- what was asked for may not happen now
+# ---- the request conflicts with the current state
 
 
 class Conflict(CoordinateError, code=False, status=409):
-    """What was asked for may not happen now"""
+    """The request conflicts with the current state"""
 
 
 class NotPending(Conflict):
@@ -170,14 +170,14 @@ class LostLease(Conflict):
 
 
 class NameExists(Conflict):
-    """Name exists already"""
+    """Name already exists"""
 
 
 # ---- who may do what
 
 
 class Unauthorized(CoordinateError, status=401):
-    """The server wants a token"""
+    """The server requires a valid token"""
 
 
 class Forbidden(CoordinateError, status=403):
@@ -247,15 +247,15 @@ NoSuchWorkUnitError = NoSuchWorkUnit
 
 
 class WorkUnitFailed(Exception):
-    """A unit failed whose result was asked for. The message has the last line of its traceback."""
+    """Raised by `result` when the unit failed. The message contains the last line of its traceback."""
 
     def __init__(self, work_spec_name: str, work_unit_name: str, data: Mapping[str, Any]) -> None:
         traceback = data.get("traceback")
         self.work_spec_name = work_spec_name
         self.work_unit_name = work_unit_name
-        #: What went wrong, for a person.
+        #: The error, for people to read.
         self.traceback: str = traceback if isinstance(traceback, str) else ""
-        #: What the last attempt left.
+        #: The data of the last attempt.
         self.data = data
         lines = self.traceback.strip().splitlines()
         why = lines[-1] if lines else "no reason given"

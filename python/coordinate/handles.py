@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
 
     class Selection(TypedDict, total=False):
-        """Which units. Conditions hold together; `all=True` means every unit, and must be said.
+        """Selects units by conditions, all of which must hold. Without a condition, `all=True` is required to select every unit.
 
         `error` is the fingerprint of a failure group, `ended_since` a time in seconds since 1970.
         """
@@ -129,7 +129,7 @@ class Handle(Generic[M]):
 
 
 class operation(Generic[P, T]):
-    """A method written as a coroutine: called as it is by asyncio handles, and run to its end by those that block."""
+    """Marks a method that is written as a coroutine: asyncio handles return it, blocking handles run it to its end."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
         self._function = function
@@ -146,7 +146,7 @@ class operation(Generic[P, T]):
 
 
 class listing(Generic[P, T]):
-    """The same for a method that gives one row after the other."""
+    """The same for a method that yields rows."""
 
     def __init__(self, function: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> None:
         self._function = function
@@ -171,7 +171,7 @@ def _bound(function: Callable[..., Any], handle: Any, run: Callable[[Any], Any])
 
 
 class Scope(Generic[M]):
-    """What all handles of a namespace share."""
+    """The state that all handles of a namespace share."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class Scope(Generic[M]):
         return await self.protocol.ask(verb, self.namespace, body, wait, cancel)
 
     async def each_row(self, verb: str, body: Dict[str, Any]) -> AsyncIterator[Dict[str, Any]]:
-        """Every row of a listing: the next page is asked for when the last row of this one was taken."""
+        """Yields every row of a listing. Requests the next page after the last row of a page."""
         while True:
             page = await self.ask(verb, body)
             for row in page["rows"]:
@@ -203,7 +203,7 @@ class Scope(Generic[M]):
 
 
 class Namespace(Handle[M]):
-    """A namespace by its name. It exists once something was put into it; a handle alone creates nothing."""
+    """A namespace by its name. A handle creates nothing: the namespace exists once something is stored in it."""
 
     def __init__(self, scope: Scope[M]) -> None:
         self._scope = scope
@@ -215,7 +215,7 @@ class Namespace(Handle[M]):
     # ---- work specs
 
     def work_spec(self, name: str) -> WorkSpec[M]:
-        """A handle by name, without asking whether there is such a spec."""
+        """A handle by name. Does not check that the work spec exists."""
         return WorkSpec(self._scope, name, None)
 
     @operation
@@ -228,13 +228,13 @@ class Namespace(Handle[M]):
 
     @operation
     async def set_work_spec(self, spec: Mapping[str, Any], keep_meta: bool = False) -> WorkSpec[M]:
-        """Creates the spec that the dict's `name` says or replaces its data; the handle is pinned to it."""
+        """Creates the work spec with the `name` of the dict, or replaces its data. Returns a handle pinned to it."""
         [handle] = await self._set([spec], keep_meta)
         return handle
 
     @operation
     async def set_work_specs(self, specs: Iterable[Mapping[str, Any]], keep_meta: bool = False) -> List[WorkSpec[M]]:
-        """All or none. Replacing resets the metadata to what the data derives, unless `keep_meta`."""
+        """Sets work specs, all or none. Replacing one resets its metadata to that derived from the data, unless `keep_meta`."""
         return await self._set(specs, keep_meta)
 
     async def _set(self, specs: Iterable[Mapping[str, Any]], keep_meta: bool) -> List[WorkSpec[M]]:
@@ -244,7 +244,7 @@ class Namespace(Handle[M]):
 
     @listing
     async def work_specs(self, page_size: Optional[int] = None) -> AsyncIterator[WorkSpec[M]]:
-        """In name order, each pinned."""
+        """Pinned handles of all work specs, in name order."""
         async for row in self._scope.each_row("listWorkSpecs", body_of(limit=page_size)):
             yield WorkSpec(self._scope, row["name"], row["id"])
 
@@ -257,7 +257,7 @@ class Namespace(Handle[M]):
     # ---- workers and attempts
 
     def worker(self, name: str) -> Worker[M]:
-        """A handle by name, without asking whether there is such a worker."""
+        """A handle by name. Does not check that the worker exists."""
         return Worker(self._scope, name)
 
     @listing
@@ -291,7 +291,7 @@ class Namespace(Handle[M]):
 
     @operation
     async def settle_attempts(self, changes: Iterable[Change]) -> List[Settled]:
-        """Each change by itself, in order. Does not raise for one that is refused: its `error` says so."""
+        """Settles attempts, each independently, in order. A refused change does not raise: its result has the `error`."""
         all_changes = [change.body() for change in changes]
         settled: List[Settled] = []
         for start in range(0, len(all_changes), BATCH):
@@ -301,25 +301,25 @@ class Namespace(Handle[M]):
 
     @operation
     async def write_attempt_logs(self, logs: List[Dict[str, Any]]) -> List[bool]:
-        """Keeps lines that tasks wrote: `{"attempt": id, "lines": [{"text": …}]}` for each attempt. Answers which of them exist."""
+        """Stores log lines of tasks: `{"attempt": id, "lines": [{"text": …}]}` for each attempt. Returns which attempts exist."""
         return cast(List[bool], await self._scope.ask("writeAttemptLogs", {"logs": logs}))
 
     # ---- queues
 
     def queue(self, name: str) -> Queue[M]:
-        """A handle by name, without asking whether there is anything in it."""
+        """A handle by name. Does not check that the queue has messages."""
         return Queue(self._scope, name)
 
     @listing
     async def queues(self, page_size: Optional[int] = None) -> AsyncIterator[QueueSummary]:
-        """Those that have messages, in name order."""
+        """The queues that have messages, in name order."""
         async for row in self._scope.each_row("listQueues", body_of(limit=page_size)):
             yield read(QueueSummary, row)
 
     # ---- batches
 
     def batch(self, name: str) -> Batch[M]:
-        """A handle by name, without asking whether there is such a batch."""
+        """A handle by name. Does not check that the batch exists."""
         return Batch(self._scope, name)
 
     @listing
@@ -338,8 +338,8 @@ class Namespace(Handle[M]):
     @operation
     async def set_limits(self, limits: Mapping[str, Optional[Mapping[str, Any]]]) -> None:
         """
-        Defines limits by name, or redefines them as a whole: `{"max_running": 5, "rate": {"limit": 100, "period": 60}}`; None deletes
-        one. Others stay.
+        Creates or replaces limits by name: `{"max_running": 5, "rate": {"limit": 100, "period": 60}}`; None deletes a limit.
+        Other limits stay.
         """
         given = [limit_body(name, limit) for name, limit in limits.items() if limit is not None]
         gone = [name for name, limit in limits.items() if limit is None]
@@ -352,7 +352,7 @@ class Namespace(Handle[M]):
 
     @operation
     async def put_actions(self, actions: Mapping[str, Mapping[str, Any]]) -> List[bool]:
-        """Stores records by key; the same again is nothing, other data under a key is refused. Tells which were new."""
+        """Stores records by key; returns which were new. An existing key with different data is refused."""
         body = {"actions": [{"key": key, "data": to_wire(data)} for key, data in actions.items()]}
         return cast(List[bool], await self._scope.ask("putActions", body))
 
@@ -363,13 +363,13 @@ class Namespace(Handle[M]):
 
     @listing
     async def actions(self, page_size: Optional[int] = None) -> AsyncIterator[Action]:
-        """Every record, in the order of keys."""
+        """All records, in key order."""
         async for row in self._scope.each_row("listActions", body_of(limit=page_size)):
             yield read(Action, row)
 
     @operation
     async def delete_actions(self, keys: Iterable[str]) -> List[bool]:
-        """Tells per key whether it was there."""
+        """Deletes records. Returns for each key whether it existed."""
         return cast(List[bool], await self._scope.ask("deleteActions", body_of(keys=keys)))
 
     # ---- looking in
@@ -381,7 +381,7 @@ class Namespace(Handle[M]):
 
     @operation
     async def failures(self, work_spec: Optional[str] = None) -> List[FailureGroup]:
-        """Failed units in groups by what went wrong, of one work spec or of all."""
+        """The failed units of one work spec, or of all, grouped by error."""
         rows = await self._scope.ask("listFailures", body_of(work_spec=work_spec))
         return [read(FailureGroup, row) for row in rows]
 
@@ -395,9 +395,9 @@ class Namespace(Handle[M]):
         each: Optional[bool] = None,
         points: Optional[int] = None,
     ) -> History:
-        """What happened over time: in the `last` seconds, an hour when absent, or from `start` to `end`.
+        """Statistics over time: of the `last` seconds, an hour when absent, or from `start` to `end`.
 
-        One series for the namespace as a whole, or for each of `work_specs`; with `each`, for all of them besides. About
+        One series for the whole namespace, or one for each of `work_specs`; `each` adds one for every work spec. About
         `points` points at most, 360 when absent.
         """
         body = body_of(last=last, work_specs=work_specs, each=each, points=points, **{"from": start, "to": end})
@@ -405,7 +405,7 @@ class Namespace(Handle[M]):
 
     @operation
     async def waiting_since(self) -> List[WaitingSince]:
-        """Per work spec with available units, since when one of them has waited."""
+        """Since when units have waited, for each work spec with available units."""
         return [read(WaitingSince, row) for row in await self._scope.ask("waitingSince", {})]
 
     @operation
@@ -418,7 +418,7 @@ class Namespace(Handle[M]):
         modules: Optional[bool] = None,
         labels: Optional[Iterable[str]] = None,
     ) -> List[Explained]:
-        """For every work spec, why such a request would or would not be given work from it."""
+        """Explains for every work spec why such a request would or would not get work from it."""
         body = body_of(
             work_specs=work_specs,
             runtimes=runtimes,
@@ -431,7 +431,7 @@ class Namespace(Handle[M]):
 
     @listing
     async def events(self, after: Optional[str] = None, cancel: Optional[Cancel] = None) -> AsyncIterator[Event]:
-        """What happens from now on, or after the event of that id. Ends when the server stops, or with `cancel`."""
+        """Yields events from now on, or after the event with that id. Ends when the server stops, or with `cancel`."""
         async for event in self._scope.protocol.events(self.name, after, cancel):
             yield Event(event["id"], event["type"], event["data"])
 
@@ -443,14 +443,14 @@ class Namespace(Handle[M]):
     async def configure(
         self, policy: Optional[str] = None, desired: Optional[str] = None, share: Optional[str] = None
     ) -> NamespaceSettings:
-        """Changes what is given; answers the resulting settings."""
+        """Changes the given settings; returns the resulting settings."""
         body = body_of(policy=policy, desired=desired, share=share)
         row = await self._scope.ask("setNamespace", {"settings": body})
         return read(NamespaceSettings, row["settings"])
 
     @operation
     async def delete(self) -> None:
-        """Deletes all that is in it."""
+        """Deletes the namespace and everything in it."""
         await self._scope.ask("deleteNamespace", {})
 
     # ---- locks
@@ -459,43 +459,43 @@ class Namespace(Handle[M]):
     async def lock(
         self, owner: str, paths: Iterable[Sequence[str]], timeout: Optional[float] = None
     ) -> Optional[LockRefusal]:
-        """All paths or none; answers what was refused, or None."""
+        """Locks all paths or none; returns the refused path and its owner, or None."""
         return _refusal(await self._scope.ask("lock", lock_body(owner, paths, timeout)))
 
     @operation
     async def lock_some(
         self, owner: str, paths: Iterable[Sequence[str]], timeout: Optional[float] = None
     ) -> List[bool]:
-        """Each path by itself, in order; answers which were granted."""
+        """Locks each path independently, in order; returns which were granted."""
         return cast(List[bool], await self._scope.ask("lockSome", lock_body(owner, paths, timeout)))
 
     @operation
     async def renew_locks(
         self, owner: str, paths: Iterable[Sequence[str]], timeout: Optional[float] = None
     ) -> Optional[LockRefusal]:
-        """Every path must be held by the owner, else nothing changes; answers the first that is not, or None."""
+        """Extends locks if the owner holds every path. Otherwise changes nothing and returns the first path not held."""
         return _refusal(await self._scope.ask("renewLocks", lock_body(owner, paths, timeout)))
 
     @operation
     async def unlock(self, owner: str, paths: Iterable[Sequence[str]]) -> Optional[LockRefusal]:
-        """As `renew_locks`."""
+        """Releases locks, under the same condition as `renew_locks`."""
         return _refusal(await self._scope.ask("unlock", lock_body(owner, paths, None)))
 
     @operation
     async def read_locks(self, paths: Iterable[Sequence[str]]) -> List[Optional[str]]:
-        """The owner of exactly each path, or None."""
+        """The owner of each path, not counting locks above or below it; None if it is not locked."""
         body = {"paths": [list(path) for path in paths]}
         return cast(List[Optional[str]], await self._scope.ask("readLocks", body))
 
     @listing
     async def locks(self, path: Sequence[str] = (), page_size: Optional[int] = None) -> AsyncIterator[Lock]:
-        """Those that are held at and below a path, in the order of their labels."""
+        """The locks at and below a path, in the order of their labels."""
         async for row in self._scope.each_row("listLocks", body_of(path=list(path), limit=page_size)):
             yield read(Lock, row)
 
     @operation
     async def clear_locks(self, path: Sequence[str]) -> None:
-        """Releases everything at and below a path, whoever holds it."""
+        """Releases all locks at and below a path, whoever owns them."""
         await self._scope.ask("clearLocks", {"path": list(path)})
 
 
@@ -504,7 +504,7 @@ def _waiting(wait: float) -> Dict[str, Any]:
 
 
 def _name_of(batch: Any) -> Optional[str]:
-    """Of a batch that is given by its name, or as a handle."""
+    """The name of a batch, given by name or as a handle."""
     return cast(Optional[str], getattr(batch, "name", batch))
 
 
@@ -513,10 +513,10 @@ def _refusal(row: Any) -> Optional[LockRefusal]:
 
 
 class WorkSpec(Handle[M]):
-    """A work spec by its name, or pinned to the one that was seen.
+    """A work spec, by name or pinned to one work spec by its `id`.
 
-    A handle by name means whatever has the name when a method is called, and raises NoSuchWorkSpec when nothing has. A pinned
-    one, with an `id`, means the spec that was seen: once that was deleted every method raises Gone.
+    A handle by name refers to the work spec that has the name when a method is called; without one, the method raises
+    NoSuchWorkSpec. A pinned handle refers to the work spec that was read: after that is deleted, every method raises Gone.
     """
 
     def __init__(self, scope: Scope[M], name: str, spec_id: Optional[int]) -> None:
@@ -551,7 +551,7 @@ class WorkSpec(Handle[M]):
 
     @operation
     async def set_data(self, data: Mapping[str, Any], keep_meta: bool = False) -> None:
-        """Replaces the data of a spec that exists, and resets its metadata unless `keep_meta`. The name cannot change."""
+        """Replaces the data of an existing work spec, and resets its metadata unless `keep_meta`. The name cannot change."""
         await self._read()
         body = {"specs": [{"data": to_wire(data), "name": self.name}], "keepMeta": keep_meta}
         [row] = await self._scope.ask("setWorkSpecs", body)
@@ -580,7 +580,7 @@ class WorkSpec(Handle[M]):
         max_running_per_partition: Optional[int] = None,
         aging: Optional[float] = None,
     ) -> WorkSpecMeta:
-        """Changes what is given; answers the resulting metadata: `continuous` stays off for a spec that cannot be."""
+        """Changes the given fields; returns the metadata. `continuous` stays off unless the data has `continuous: true`."""
         change = body_of(
             priority=priority,
             weight=weight,
@@ -601,7 +601,7 @@ class WorkSpec(Handle[M]):
 
     @operation
     async def pause(self) -> None:
-        """No new attempts for its units; those that run go on."""
+        """Starts no new attempts of its units; running ones continue."""
         await self._ask("setWorkSpecMeta", {"change": {"paused": True}})
 
     @operation
@@ -620,7 +620,7 @@ class WorkSpec(Handle[M]):
 
     @operation
     async def delete(self) -> None:
-        """With its units and their attempts."""
+        """Deletes the work spec with its units and their attempts."""
         [there] = await self._scope.ask("deleteWorkSpecs", {"workSpecs": [self._ref]})
         if not there:
             raise self._missing()
@@ -649,10 +649,10 @@ class WorkSpec(Handle[M]):
         deadline: Optional[float] = None,
         expires: Optional[float] = None,
     ) -> WorkUnit[M]:
-        """Adds one unit, or writes over the one of its name, and reads it back.
+        """Adds one unit, or updates the existing unit of that name, and returns it as stored.
 
-        `on_conflict` says what becomes of a unit that exists: update, replace, data, ignore or refuse. `retry` is a policy as work
-        specs have it. `wait` is how long to wait for room in a work spec with `max_waiting`.
+        `on_conflict` says what happens to an existing unit: update, replace, data, ignore or refuse. `retry` is a policy in the
+        format of a work spec. `wait` is how long to wait for room in a work spec with `max_waiting`.
         """
         unit: Dict[str, Any] = {"name": name, "data": data, "priority": priority, "delay": delay}
         unit.update(not_before=not_before, dependencies=dependencies, queues=queues, labels=labels)
@@ -675,8 +675,8 @@ class WorkSpec(Handle[M]):
     ) -> Added:
         """Adds any number of units, a thousand in a request: names, pairs of name and data, dicts, or a dict of name to data.
 
-        Each thousand is added whole or not at all; when one is refused, those before it stay. `on_conflict` and `batch` are for
-        units that do not say it themselves; `wait` is how long to wait for room in a work spec with `max_waiting`.
+        Each request adds all its units or none; after a refused request, the units of earlier requests stay. `on_conflict` and
+        `batch` apply to units that do not set them; `wait` is how long to wait for room in a work spec with `max_waiting`.
         """
         return await self._add(units, on_conflict, _name_of(batch), wait)
 
@@ -698,10 +698,10 @@ class WorkSpec(Handle[M]):
         on_conflict: Optional[str] = None,
         batch: Union[str, Batch[M], None] = None,
     ) -> Added:
-        """Adds any number of units in one request, in constant memory here and there. Stops at the first that is refused.
+        """Adds any number of units in one request, in constant memory on both sides. Stops at the first refused unit.
 
-        Not sent again by itself: with a `request_id`, calling it again with the same units within ten minutes adds nothing
-        twice. The spec is meant by its name.
+        Does not retry. With a `request_id`, you can repeat the call with the same units within ten minutes: nothing is added
+        twice. Refers to the work spec by name.
         """
         others = {"on_conflict": on_conflict, "batch": _name_of(batch)}
         if isinstance(units, AsyncIterable):
@@ -721,7 +721,7 @@ class WorkSpec(Handle[M]):
 
     @operation
     async def get_work_units(self, names: Iterable[str]) -> List[Optional[WorkUnit[M]]]:
-        """None where there is none."""
+        """Units by name; None for each that does not exist."""
         return await self._find(names)
 
     async def _find(self, names: Iterable[str]) -> List[Optional[WorkUnit[M]]]:
@@ -741,9 +741,9 @@ class WorkSpec(Handle[M]):
         previous: Optional[str] = None,
         page_size: Optional[int] = None,
     ) -> AsyncIterator[WorkUnit[M]]:
-        """Those that match, in name order, a page at a time. `error` is the fingerprint of a failure group.
+        """The units that match, in name order, read a page at a time. `error` is the fingerprint of a failure group.
 
-        `as_added` gives the data that the units were added with, whatever their attempts wrote.
+        `as_added` returns the data that the units were added with, not as changed by attempts.
         """
         body = body_of(names=names, statuses=statuses, prefix=prefix, label=label, error=error)
         body.update(body_of(ended_since=ended_since, as_added=as_added, previous=previous, limit=page_size))
@@ -758,7 +758,7 @@ class WorkSpec(Handle[M]):
         label: Optional[str] = None,
         previous: Optional[str] = None,
     ) -> AsyncIterator[WorkUnit[M]]:
-        """As `work_units`, in one request of constant memory. The spec is meant by its name."""
+        """Like `work_units`, in one request and constant memory. Refers to the work spec by name."""
         query: Dict[str, Any] = {} if statuses is None else {"status": list(statuses)}
         for key, value in (("prefix", prefix), ("label", label), ("previous", previous)):
             if value is not None:
@@ -770,7 +770,7 @@ class WorkSpec(Handle[M]):
     async def wait(
         self, names: Iterable[str], timeout: float = LONGEST_WAIT, any: bool = False
     ) -> List[Optional[WorkUnit[M]]]:
-        """Waits for these units to end, `timeout` seconds at most, and tells where they stand then. `any`: one is enough."""
+        """Waits up to `timeout` seconds for these units to end, and returns their current state. `any`: waits for one of them."""
         rows = await self._wait_for(body_of(names=names, any=any or None), timeout)
         return [None if row is None else WorkUnit(self, row) for row in rows]
 
@@ -785,18 +785,18 @@ class WorkSpec(Handle[M]):
 
     @listing
     async def partitions(self, page_size: Optional[int] = None) -> AsyncIterator[Partition]:
-        """Its partitions with units that wait, run or are to be tried again, in name order, and what holds each back."""
+        """The partitions that have units waiting, running or due for a retry, in name order, and what holds each back."""
         body = {"workSpec": self._ref, **body_of(limit=page_size)}
         async for row in self._scope.each_row("listPartitions", body):
             yield read(Partition, row)
 
     @operation
     async def failures(self) -> List[FailureGroup]:
-        """Its failed units in groups by what went wrong."""
+        """The failed units, grouped by error."""
         rows = await self._scope.ask("listFailures", {"workSpec": self.name})
         return [read(FailureGroup, row) for row in rows]
 
-    # Many units at once. Each tells how many units it touched, and refuses a selection that names nothing (EmptyQuery).
+    # Many units at once. Each method returns how many units it changed, and raises EmptyQuery for a selection without conditions.
 
     @operation
     async def count_work_units(self, **selection: Unpack[Selection]) -> Counts:
@@ -814,13 +814,13 @@ class WorkSpec(Handle[M]):
 
     @operation
     async def set_delays(self, not_before: float, **selection: Unpack[Selection]) -> int:
-        """Not before this time, in seconds since 1970; 0 is at once."""
+        """Sets the earliest start of units that wait, in seconds since 1970; 0 is no delay."""
         body = {"selection": body_of(**selection), "notBefore": to_ms(not_before)}
         return cast(int, await self._ask("setWorkUnitDelays", body))
 
     @operation
     async def retry(self, **selection: Unpack[Selection]) -> int:
-        """Lets units be tried again, the failed ones unless told otherwise; their retries are counted anew."""
+        """Makes units available again, the failed ones by default. Their tries are counted anew."""
         chosen = body_of(**selection) or {"statuses": ["failed"]}
         return cast(int, await self._ask("resetWorkUnits", {"selection": chosen}))
 
@@ -828,20 +828,20 @@ class WorkSpec(Handle[M]):
     async def cancel(
         self, by: Optional[str] = None, why: Optional[str] = None, **selection: Unpack[Selection]
     ) -> int:
-        """Fails units that have not ended, running ones included. Who cancels, and why, is kept in their tracebacks."""
+        """Cancels units that have not ended, running ones included: they fail. Their tracebacks say who cancelled them and why."""
         body = {"selection": body_of(**selection), **body_of(by=by, why=why)}
         return cast(int, await self._ask("cancelWorkUnits", body))
 
     @operation
     async def delete_work_units(self, **selection: Unpack[Selection]) -> int:
-        """With their attempts."""
+        """Deletes units with their attempts."""
         return cast(int, await self._ask("deleteWorkUnits", {"selection": body_of(**selection)}))
 
 
 class WorkUnit(Handle[M]):
-    """A work unit as it was when it was read. Every method that changes it reads it again.
+    """A work unit in the state in which it was last read. Every method that changes it reads it again.
 
-    Once it was deleted all methods raise Gone, also when another unit of its name was added since.
+    After it is deleted all methods raise Gone, even if a new unit of that name exists.
     """
 
     def __init__(self, spec: WorkSpec[M], row: Dict[str, Any]) -> None:
@@ -872,19 +872,19 @@ class WorkUnit(Handle[M]):
 
     @property
     def reason(self) -> Optional[str]:
-        """Why it failed: error, exhausted, dependency, expired, cancelled or late. None unless it has."""
+        """Why it failed: error, exhausted, dependency, expired, cancelled or late. None if it has not failed."""
         return cast(Optional[str], self._row.get("reason"))
 
     @property
     def data(self) -> Data:
-        """The active attempt's data if it has any, else the unit's own. To change it changes nothing in the store."""
+        """The data of the active attempt if it has any, else that of the unit. Changing the dict does not change the store."""
         if self._data is None:
             self._data = from_wire(self._row["data"])
         return self._data
 
     @property
     def traceback(self) -> Optional[str]:
-        """Of a unit that failed: what went wrong, for a person."""
+        """The error of a failed unit, for people to read."""
         return self.data.get("traceback")
 
     @property
@@ -902,29 +902,29 @@ class WorkUnit(Handle[M]):
 
     @property
     def attempt_count(self) -> int:
-        """How many attempts were ever made."""
+        """The total number of attempts."""
         return cast(int, self._row["attempts"])
 
     @property
     def active_attempt(self) -> Optional[Attempt[M]]:
-        """Pending, finished or failed; None while the unit waits."""
+        """The attempt that is pending, finished or failed; None while the unit waits."""
         row = self._row["activeAttempt"]
         return None if row is None else Attempt(self._scope, row)
 
     @property
     def progress(self) -> Optional[Progress]:
-        """How far the running attempt has come, as its worker last said; None when it said nothing, or nothing runs."""
+        """The last progress that the worker reported for the running attempt; None without a report or a running attempt."""
         row = (self._row["activeAttempt"] or {}).get("progress")
         return None if row is None else read(Progress, row)
 
     @property
     def max_retries(self) -> Optional[int]:
-        """Its own; None where that of its work spec holds."""
+        """The unit's own setting; None when that of its work spec applies."""
         return cast(Optional[int], self._row.get("maxRetries"))
 
     @property
     def retry_policy(self) -> Optional[Dict[str, Any]]:
-        """Its own, in the words of a work spec; None where that of its work spec holds."""
+        """The unit's own policy, in the format of a work spec; None when that of its work spec applies."""
         return cast(Optional[Dict[str, Any]], as_said(self._row.get("retry")))
 
     @property
@@ -955,19 +955,19 @@ class WorkUnit(Handle[M]):
 
     @property
     def deadline(self) -> Optional[float]:
-        """When it is late and goes first, in seconds since 1970; None is never."""
+        """The deadline after which it goes first, in seconds since 1970; None is never."""
         time = self._row.get("deadline")
         return None if time is None else from_ms(time)
 
     @property
     def expires(self) -> Optional[float]:
-        """When it fails unless it has begun; None is never."""
+        """When it fails if it has not started, in seconds since 1970; None is never."""
         time = self._row.get("expires")
         return None if time is None else from_ms(time)
 
     @property
     def partition(self) -> str:
-        """What it is counted under where its work spec has rules for each partition; empty for none."""
+        """The partition that the rules of its work spec count it in; empty for none."""
         return cast(str, self._row["partition"])
 
     async def _take(self, verb: str, body: Dict[str, Any], wait: float = 0) -> None:
@@ -984,7 +984,7 @@ class WorkUnit(Handle[M]):
             raise Gone(self.name) from error
 
     async def _change(self, verb: str, body: Dict[str, Any]) -> None:
-        """A look first, so that a unit of the same name that came later is left alone."""
+        """Reads the unit first, so that a newer unit of the same name is not changed."""
         await self._take("getWorkUnits", {})
         await self._seen(verb, {"selection": {"names": [self.name]}, **body})
         await self._take("getWorkUnits", {})
@@ -996,7 +996,7 @@ class WorkUnit(Handle[M]):
 
     @operation
     async def wait(self, timeout: float = LONGEST_WAIT) -> str:
-        """Waits until it has ended, `timeout` seconds at most; tells its status."""
+        """Waits up to `timeout` seconds until the unit has ended; returns its status."""
         return await self._wait(timeout)
 
     async def _wait(self, timeout: float) -> str:
@@ -1008,9 +1008,9 @@ class WorkUnit(Handle[M]):
 
     @operation
     async def result(self, timeout: Optional[float] = None) -> Data:
-        """What its task returned. Waits until the unit has ended, for ever or for `timeout` seconds.
+        """Returns the result of its task. Waits until the unit has ended, for ever or for `timeout` seconds.
 
-        Raises WorkUnitFailed when it failed, and TimeoutError when the time was over.
+        Raises WorkUnitFailed if the unit failed, and TimeoutError after `timeout` seconds.
         """
         while await self._wait(LONGEST_WAIT if timeout is None else timeout) not in ("finished", "failed"):
             if timeout is not None:
@@ -1021,7 +1021,7 @@ class WorkUnit(Handle[M]):
 
     @operation
     async def attempts(self) -> List[Attempt[M]]:
-        """Every attempt, in the order they were made."""
+        """All attempts, in the order they were made."""
         await self._take("getWorkUnits", {})
         rows = await self._seen("listUnitAttempts", {"workUnit": self.name})
         return [Attempt(self._scope, row) for row in rows]
@@ -1036,34 +1036,34 @@ class WorkUnit(Handle[M]):
 
     @operation
     async def set_delay(self, not_before: float) -> None:
-        """The unit may not be claimed before this time, in seconds since 1970; 0 is at once."""
+        """Sets the earliest time at which the unit may be claimed, in seconds since 1970; 0 is no delay."""
         await self._change("setWorkUnitDelays", {"notBefore": to_ms(not_before)})
 
     @operation
     async def retry(self) -> None:
-        """Has a unit that ended done again, with its own data; its retries are counted anew."""
+        """Makes a unit that has ended available again, with the data it was added with. Its tries are counted anew."""
         await self._change("resetWorkUnits", {})
 
     @operation
     async def cancel(self, by: Optional[str] = None, why: Optional[str] = None) -> None:
-        """Fails the unit, whether it waits or runs. One that has ended is left as it is."""
+        """Cancels the unit, whether it waits or runs: it fails. A unit that has ended does not change."""
         await self._change("cancelWorkUnits", body_of(by=by, why=why))
 
     @operation
     async def clear_active_attempt(self) -> None:
-        """Takes the unit from its active attempt: it is available again with its own data, its history stays."""
+        """Clears the active attempt: the unit is available again with the data it was added with, and keeps its history."""
         await self._change("resetWorkUnits", {})
 
     @operation
     async def delete(self) -> None:
-        """With its attempts."""
+        """Deletes the unit with its attempts."""
         await self._take("getWorkUnits", {})
         if await self._seen("deleteWorkUnits", {"selection": {"names": [self.name]}}) == 0:
             raise Gone(self.name)
 
     @operation
     async def lineage(self) -> List[Tuple[Attempt[M], WorkUnit[M]]]:
-        """What led here, nearest first: the attempt whose output made this unit and the unit it was for, and so on."""
+        """The lineage, nearest first: the attempt whose output made this unit and the unit of that attempt, and so on."""
         await self._take("getWorkUnits", {})
         steps: List[Tuple[Attempt[M], WorkUnit[M]]] = []
         seen = set()
@@ -1086,10 +1086,9 @@ class WorkUnit(Handle[M]):
 
 
 class Attempt(Handle[M]):
-    """An attempt as its worker holds it: what it was given, and the ways to end it.
+    """An attempt of a worker: its data, and the methods to settle it.
 
-    A change that succeeds updates what the properties tell. One that is refused raises NotPending, LostLease, Gone or
-    NoSuchAttempt.
+    A successful change updates the properties. A refused change raises NotPending, LostLease, Gone or NoSuchAttempt.
     """
 
     def __init__(self, scope: Scope[M], row: Dict[str, Any]) -> None:
@@ -1151,30 +1150,30 @@ class Attempt(Handle[M]):
 
     @property
     def late(self) -> bool:
-        """It was settled after its lease had passed."""
+        """Whether it was settled after its lease had expired."""
         return cast(bool, self._row["late"])
 
     @property
     def reported(self) -> Optional[Progress]:
-        """How far it has come, as its worker last said; None when it said nothing, or does not run."""
+        """The last progress that its worker reported; None without a report, or when it does not run."""
         row = self._row.get("progress")
         return None if row is None else read(Progress, row)
 
     @property
     def chaining_errors(self) -> List[str]:
-        """What could not be read in its `output`."""
+        """The errors in its `output`."""
         return cast(List[str], self._row["chainingErrors"])
 
     @property
     def data(self) -> Data:
-        """What the attempt wrote, else what it was given. To change it changes nothing until it is given to `finish`."""
+        """The data that the attempt stored, else the data it started with. To store changes, pass the dict to `finish`."""
         if self._data is None:
             self._data = from_wire(self._row["data"])
         return self._data
 
     @operation
     async def work_unit(self) -> WorkUnit[M]:
-        """The unit as it stands now. Raises Gone when it was deleted."""
+        """The unit in its current state. Raises Gone if it was deleted."""
         spec = WorkSpec(self._scope, self.work_spec_name, None)
         try:
             [unit] = await spec._find([self.work_unit_name])
@@ -1195,61 +1194,61 @@ class Attempt(Handle[M]):
 
     @operation
     async def finish(self, data: Optional[Mapping[str, Any]] = None) -> Settled:
-        """Ends it well. With `data`, that is the result; its `output` makes units of the next work spec in the same step."""
+        """Finishes the attempt. `data` is the result; its `output` makes units of the next work spec in the same step."""
         return await self._settle(Change(self.id, "finish", data))
 
     @operation
     async def fail(self, data: Optional[Mapping[str, Any]] = None, traceback: Optional[str] = None) -> Settled:
-        """Ends it badly. `traceback` is what went wrong, for a person; it is added to the data."""
+        """Fails the attempt. `traceback` is the error, for people to read; it is added to the data."""
         if traceback is not None:
             data = {**(self.data if data is None else data), "traceback": traceback}
         return await self._settle(Change(self.id, "fail", data))
 
     @operation
     async def error(self, traceback: str, data: Optional[Mapping[str, Any]] = None) -> Settled:
-        """Ends it in an error. The retry policy says what follows: the unit is tried again, and `retry` of the answer says
-        when, or it fails."""
+        """Ends the attempt with an error. By the retry policy, the unit is tried again, and `retry` of the result says when, or
+        it fails."""
         return await self._settle(Change(self.id, "error", data, error=traceback))
 
     @operation
     async def snooze(self, delay: float) -> Settled:
-        """Puts the unit off for `delay` seconds: as `retry`, but it does not count as a try."""
+        """Postpones the unit by `delay` seconds: like `retry`, but the attempt does not count as a try."""
         return await self._settle(Change(self.id, "retry", delay=delay, untried=True))
 
     @operation
     async def retry(self, delay: float = 0, data: Optional[Mapping[str, Any]] = None) -> Settled:
-        """Gives the unit back to be tried again, `delay` seconds later."""
+        """Releases the unit, to be tried again after `delay` seconds."""
         return await self._settle(Change(self.id, "retry", data, delay=delay))
 
     @operation
     async def expire(self, data: Optional[Mapping[str, Any]] = None) -> Settled:
-        """Gives the lease back: the unit is available at once."""
+        """Ends the lease: the unit is available at once."""
         return await self._settle(Change(self.id, "expire", data))
 
     @operation
     async def release(self) -> Settled:
-        """Gives back a unit that was not begun: as `expire`, but it does not count against `max_retries`."""
+        """Releases a unit that was not started: like `expire`, but the attempt does not count against `max_retries`."""
         return await self._settle(Change(self.id, "expire", untried=True))
 
     @operation
     async def renew(self, lifetime: Optional[float] = None, data: Optional[Mapping[str, Any]] = None) -> Settled:
-        """The lease ends `lifetime` seconds from now, 15 minutes when absent. Data that comes too late is still stored."""
+        """Renews the lease: `lifetime` seconds from now, 15 minutes when absent. Stores data even if the lease has expired."""
         return await self._settle(Change(self.id, "renew", data, lifetime=lifetime))
 
     @operation
     async def progress(self, done: float, note: str = "") -> Settled:
-        """Says how far it has come, from 0 to 1, with a few words for people. The lease begins anew, as long as it was."""
+        """Reports progress from 0 to 1, with a note for people. Renews the lease for its original length."""
         lifetime = self._lifetime if self._lifetime > 0 else None
         return await self._settle(Change(self.id, "renew", lifetime=lifetime, progress=(done, note)))
 
     def log(self, text: str, level: str = "info") -> None:
-        """Writes a line for people, which is kept with the attempt: debug, info, warn or error. It is sent with the next change, or by
-        `flush_log`. Lines are numbered by this handle: it is for whoever runs the attempt."""
+        """Writes a log line, which is stored with the attempt: debug, info, warn or error. It is sent with the next change, or by
+        `flush_log`. This handle numbers the lines: only the worker of the attempt should use it."""
         self._log.add(text, level)
 
     @operation
     async def flush_log(self) -> None:
-        """Sends what `log` has written since the last change."""
+        """Sends the lines that `log` has written since the last change."""
         lines = self._log.unstored()
         if lines is None:
             return
@@ -1260,7 +1259,7 @@ class Attempt(Handle[M]):
 
     @operation
     async def read_log(self, after: int = 0) -> AttemptLog:
-        """What its task wrote, as far as it is kept; lines with a number above `after`."""
+        """The stored log lines of its task; only those with a number above `after`."""
         [row] = await self._scope.ask("getAttemptLogs", {"ids": [self.id], "after": after})
         if row is None:
             raise Gone(self.id)
@@ -1295,7 +1294,7 @@ class Attempt(Handle[M]):
 
 
 class Worker(Handle[M]):
-    """A worker by its name. It comes to be when it first asks for work or checks in; a handle alone creates nothing."""
+    """A worker by its name. A handle creates nothing: the worker exists once it requests work or checks in."""
 
     def __init__(self, scope: Scope[M], name: str) -> None:
         self._scope = scope
@@ -1327,12 +1326,12 @@ class Worker(Handle[M]):
         request_id: Optional[str] = None,
         cancel: Optional[Cancel] = None,
     ) -> List[Attempt[M]]:
-        """Asks for work: attempts of one work spec, or none. Waits `wait` seconds for work to come.
+        """Claims work: returns attempts of one work spec, or none. Waits up to `wait` seconds for work.
 
-        `number` is how many at most, `lifetime` how long the leases are. An id of your own makes it possible to ask again
-        after a crash and be given the same. `tasks` asks for work specs of these tasks only; `modules`, of those without a
-        runtime, for the ones that name a module. `labels` are those of the worker, such as `gpu` or `version=2.3.1`, for
-        work specs that require some.
+        `number` is the maximum number of attempts, `lifetime` the length of their leases. With your own request id, you can
+        repeat the request after a crash and get the same attempts. `tasks` restricts the request to work specs of these
+        tasks; `modules` adds those that name a module, of the work specs without a runtime. `labels` are the labels of the
+        worker, such as `gpu` or `version=2.3.1`, for work specs that require some.
         """
         body = body_of(
             worker=self.name,
@@ -1355,7 +1354,7 @@ class Worker(Handle[M]):
 
     @operation
     async def make_attempt(self, unit: WorkUnit[M], lifetime: Optional[float] = None) -> Attempt[M]:
-        """Makes an attempt for this unit, wherever it stands; what was its active attempt loses its lease."""
+        """Makes an attempt for this unit, whatever its status. Its active attempt, if any, loses its lease."""
         await unit._take("getWorkUnits", {})
         asked = body_of(work_spec=unit.work_spec_name, work_unit=unit.name, worker=self.name, lifetime=lifetime)
         try:
@@ -1375,7 +1374,7 @@ class Worker(Handle[M]):
         expiration: Optional[float] = None,
         desired: Optional[str] = KEEP,
     ) -> WorkerState:
-        """Changes what is given; `active=True` makes it a check-in. None as parent, or as what is desired, clears it."""
+        """Changes the given fields; `active=True` is a check-in. None clears the parent or the desired state."""
         return await self._update(
             parent=parent,
             active=active,
@@ -1394,17 +1393,17 @@ class Worker(Handle[M]):
     async def check_in(
         self, mode: Optional[str] = None, data: Optional[Mapping[str, Any]] = None, expiration: Optional[float] = None
     ) -> WorkerState:
-        """Says that it is alive: active for another 15 minutes, or until `expiration`."""
+        """Checks in: the worker is active for another 15 minutes, or until `expiration`."""
         return await self._update(active=True, mode=mode, data=data, expiration=expiration)
 
     @operation
     async def deactivate(self) -> WorkerState:
-        """Says that it has stopped."""
+        """Marks the worker as stopped."""
         return await self._update(active=False)
 
     @operation
     async def desired(self) -> str:
-        """What it should do: its own setting, else its namespace's. `run`, `idle` or `terminate`."""
+        """The desired state, `run`, `idle` or `terminate`: its own, else that of its namespace."""
         row = await self._read() or (await self._scope.ask("getNamespace", {}))["settings"]
         return cast(str, row["desired"])
 
@@ -1416,7 +1415,7 @@ class Worker(Handle[M]):
 
     @listing
     async def attempts(self, which: str = "active", page_size: Optional[int] = None) -> AsyncIterator[Attempt[M]]:
-        """`active`: those it holds now. `all`: every one it ever made, newest first. `children`: active ones of its children."""
+        """`active`: its active attempts. `all`: all its attempts, newest first. `children`: the active attempts of its children."""
         body = body_of(worker=self.name, which=which, limit=page_size)
         async for row in self._scope.each_row("listWorkerAttempts", body):
             yield Attempt(self._scope, row)
@@ -1449,12 +1448,12 @@ class Queue(Handle[M]):
     async def take(
         self, max: Optional[int] = None, wait: float = 0, request_id: Optional[str] = None
     ) -> List[Message]:
-        """Takes messages out of the queue, in order; none when there are none, or none came within `wait` seconds."""
+        """Removes messages from the queue and returns them in order. Waits up to `wait` seconds for the first one."""
         return await self._take(max, wait, request_id)
 
     @listing
     async def messages(self, batch: int = 100, wait: float = 30) -> AsyncIterator[Message]:
-        """Every message as it comes. What was taken with one request and not yet looped over when the loop is left is lost."""
+        """Yields messages as they arrive. Leaving the loop loses messages that were taken and not yielded yet."""
         while True:
             for message in await self._take(batch, wait):
                 yield message
@@ -1466,7 +1465,7 @@ class Queue(Handle[M]):
 
     @operation
     async def clear(self) -> int:
-        """Removes all messages; answers how many."""
+        """Removes all messages; returns how many."""
         return cast(int, await self._scope.ask("clearQueue", {"queue": self.name}))
 
 
@@ -1488,10 +1487,10 @@ class Batch(Handle[M]):
     async def set(
         self, then: Union[str, Mapping[str, str], None] = KEEP, sealed: Optional[bool] = None, parent: Optional[str] = None
     ) -> BatchState:
-        """Makes the batch, or changes what is given.
+        """Creates the batch, or changes the given fields.
 
-        `then` is the unit that is made once when the batch ends: the name of its work spec, or a dict of `work_spec`, `work_unit`
-        and `on` (`ended` or `finished`); None takes it away. `parent` is the batch that this one belongs to.
+        `then` is the unit to make once, when the batch ends: the name of its work spec, or a dict of `work_spec`, `work_unit`
+        and `on` (`ended` or `finished`); None removes it. `parent` is the batch that this one belongs to.
         """
         change = body_of(sealed=sealed, parent=parent)
         if then is not KEEP:
@@ -1508,34 +1507,34 @@ class Batch(Handle[M]):
 
     @operation
     async def seal(self) -> BatchState:
-        """Says that nothing more will be added: from now on the batch may end."""
+        """Seals the batch: no more units will be added, and it ends when all its units have ended."""
         return await self._set(sealed=True)
 
     @operation
     async def get(self) -> Optional[BatchState]:
-        """Its counts and how far it has come; None when there is no such batch."""
+        """Its counts and progress; None if the batch does not exist."""
         [row] = await self._scope.ask("getBatches", {"names": [self.name]})
         return None if row is None else read(BatchState, row)
 
     @operation
     async def cancel(self) -> int:
-        """Cancels the units that have not ended; answers how many."""
+        """Cancels the units that have not ended; returns how many."""
         return cast(int, await self._scope.ask("changeBatch", {"batch": self.name, "action": "cancel"}))
 
     @operation
     async def retry(self) -> int:
-        """Has the units that failed done again; answers how many."""
+        """Retries the failed units; returns how many."""
         return cast(int, await self._scope.ask("changeBatch", {"batch": self.name, "action": "retry"}))
 
     @operation
     async def delete(self) -> bool:
-        """Forgets the batch; its units stay. False when there was none."""
+        """Deletes the batch; its units stay. Returns False if it did not exist."""
         [there] = await self._scope.ask("deleteBatches", {"names": [self.name]})
         return cast(bool, there)
 
 
 class Client(Handle[M]):
-    """The way in. Several threads, or tasks, may use one client at once."""
+    """A client of a daemon. Several threads, or asyncio tasks, may use one client at the same time."""
 
     def __init__(self, scope: Scope[M]) -> None:
         self._scope = scope
@@ -1547,7 +1546,7 @@ class Client(Handle[M]):
 
     @operation
     async def namespaces(self) -> List[str]:
-        """The names of those that exist and that the token may read, in order."""
+        """The names of the namespaces that the token may read, in order."""
         return [row["name"] for row in await self._scope.ask("listNamespaces", {})]
 
     @operation
@@ -1561,7 +1560,7 @@ class Client(Handle[M]):
 
     @operation
     async def call(self, verb: str, namespace: Optional[str], body: Dict[str, Any], wait: float = 0) -> Any:
-        """Any verb, in the words of the wire: `call("getWorkUnits", "shop", {"workSpec": "resize", "names": ["a"]})`."""
+        """Calls any verb, named as in REST: `call("getWorkUnits", "shop", {"workSpec": "resize", "names": ["a"]})`."""
         return await self._scope.protocol.ask(verb, namespace, body, wait)
 
     def close(self) -> None:

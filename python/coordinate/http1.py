@@ -1,4 +1,4 @@
-"""HTTP/1.1 as a client speaks it, without any input or output of its own: bytes to send, and a reader of bytes that came."""
+"""The client side of HTTP/1.1 without input or output: makes the bytes to send, and parses received bytes."""
 
 from typing import Dict, Mapping, Optional
 
@@ -22,14 +22,15 @@ def request_head(method: str, path: str, headers: Mapping[str, str], length: Opt
 
 
 def chunk(piece: bytes) -> bytes:
-    """An empty piece is the last."""
+    """A chunk of the body. An empty piece ends the body."""
     return b"%x\r\n%s\r\n" % (len(piece), piece)
 
 
 class Response:
-    """Reads one response, as its bytes come.
+    """Parses one response incrementally.
 
-    `feed` what was received, b"" when the connection ended; `take` what came of the body since; `done` when all did.
+    `feed` takes received bytes, or b"" when the connection has ended; `take` returns the body received since the last call;
+    `done` is true when the response is complete.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class Response:
         self.keep_alive = True
         self._buffer = b""
         self._body = b""
-        #: Bytes of the body, or of the chunk, that are still to come; None until the connection ends.
+        #: Remaining bytes of the body or of the chunk; None when the body lasts until the connection ends.
         self._left: Optional[int] = 0
         self._chunked = False
         self._trailer = False
@@ -68,7 +69,7 @@ class Response:
 
     def _end(self) -> None:
         if self.status == 0 or self._left is not None or self._chunked:
-            raise Malformed("the connection ended within a response")
+            raise Malformed("the connection ended in the middle of a response")
         self.done = True
 
     def _head(self) -> bool:
@@ -76,14 +77,14 @@ class Response:
             end = self._buffer.find(b"\r\n\r\n")
             if end < 0:
                 if len(self._buffer) > _LONGEST_HEAD:
-                    raise Malformed("a head that does not end")
+                    raise Malformed("the head of the response is too long")
                 return False
             lines = self._buffer[:end].decode("latin-1").split("\r\n")
             self._buffer = self._buffer[end + 4 :]
             version, _, rest = lines[0].partition(" ")
             status = rest[:3]
             if not version.startswith("HTTP/1.") or not status.isdigit():
-                raise Malformed("no HTTP/1.1 response")
+                raise Malformed("not an HTTP/1.1 response")
             # 100 Continue and the like come before the response
             if status[0] != "1":
                 break
@@ -140,7 +141,7 @@ class Response:
                 try:
                     self._left = int(line.split(b";")[0], 16)
                 except ValueError:
-                    raise Malformed("no length of a chunk") from None
+                    raise Malformed("a chunk without a length") from None
                 self._trailer = self._left == 0
         if self.done and at < len(buffer):
             raise Malformed("more than one response")

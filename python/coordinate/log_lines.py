@@ -1,4 +1,4 @@
-"""Lines that a task wrote and that are not known to be stored, numbered from 1. The newest are kept, as many as a log has."""
+"""Log lines of a task that may not be stored yet, numbered from 1. Only the newest are kept, up to the limits of a log."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from .errors import BadArgument
 
 LEVELS = ("debug", "info", "warn", "error")
 
-#: Of one attempt, as the server has it.
+#: The server's limits for one attempt.
 _MOST_LINES = 1000
 _MOST_BYTES = 64 * 1024
 
@@ -22,9 +22,9 @@ class LogLines:
 
     def add(self, text: str, level: str = "info", at: Optional[float] = None) -> None:
         if not isinstance(text, str):
-            raise BadArgument("log: expected a text, got %r" % (text,))
+            raise BadArgument("log: expected a string, got %r" % (text,))
         if level not in LEVELS:
-            raise BadArgument("log: expected a level of %s, got %r" % (", ".join(LEVELS), level))
+            raise BadArgument("log: expected one of the levels %s, got %r" % (", ".join(LEVELS), level))
         seconds = time.time() if at is None else at
         with self._lock:
             self._lines.append({"text": text, "level": level, "time": round(seconds * 1000)})
@@ -33,12 +33,12 @@ class LogLines:
                 self._drop(1)
 
     def unstored(self) -> Optional[Dict[str, Any]]:
-        """As the server takes them; None when there are none."""
+        """The lines in the format of the server; None when there are none."""
         with self._lock:
             return {"first": self._first, "lines": list(self._lines)} if self._lines else None
 
     def stored(self, lines: Dict[str, Any]) -> None:
-        """These have been stored."""
+        """Drops lines that have been stored."""
         with self._lock:
             self._drop(min(len(self._lines), lines["first"] + len(lines["lines"]) - self._first))
 

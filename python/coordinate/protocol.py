@@ -137,7 +137,7 @@ class Protocol:
     ) -> None:
         texts = [addresses] if isinstance(addresses, str) else list(addresses)
         if not texts:
-            raise BadArgument("address: none given")
+            raise BadArgument("address: expected at least one")
         self._transports = [Transport(Address(text), connect, options.tls) for text in texts]
         self._at = 0
         self._options = options

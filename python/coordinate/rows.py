@@ -54,7 +54,7 @@ def _policy() -> Any:
 
 
 def read(kind: Type[Row], row: Mapping[str, Any]) -> Row:
-    """Members that this version does not know are left out."""
+    """Ignores members that this version does not know."""
     values = {}
     for each in fields(kind):  # type: ignore[arg-type]
         value = row.get(each.metadata.get("wire") or camel(each.name))
@@ -142,7 +142,7 @@ class Dependency:
 
 @dataclass(frozen=True)
 class Settled:
-    """What became of one change of an attempt. `error` is the code of a refusal, or None."""
+    """The result of one change of an attempt. `error` is the code of a refusal, or None."""
 
     attempt: str
     error: Optional[str]
@@ -157,7 +157,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a running attempt has come, as its worker last said."""
+    """The last progress that the worker of a running attempt reported."""
 
     #: From 0 to 1.
     done: float
@@ -175,10 +175,10 @@ class LogLine:
 
 @dataclass(frozen=True)
 class AttemptLog:
-    """What a task wrote, as far as it is kept: the newest lines."""
+    """The log of a task: its newest lines."""
 
     attempt: str
-    #: The number of the first of `lines`; those below it that were asked for were left out.
+    #: The number of the first of `lines`; requested lines below it are no longer stored.
     first: int
     #: How many lines the task has written.
     total: int
@@ -274,7 +274,7 @@ def _spread(row: Any) -> Optional[Spread]:
 
 @dataclass(frozen=True)
 class HistoryChange:
-    """Somebody changed the metadata of a work spec."""
+    """A change of the metadata of a work spec."""
 
     work_spec: str
     what: str
@@ -409,7 +409,7 @@ class WaitingSince:
 
 @dataclass(frozen=True)
 class Explained:
-    """Why a work spec would or would not be given to a request."""
+    """Why a request would or would not get work from a work spec."""
 
     work_spec: str
     excluded: Optional[str]

@@ -1,7 +1,7 @@
 """A slot of a worker: one batch at a time, run in a thread or in a child process.
 
-The slot's thread runs units. The worker's keeper calls `keep` now and then, from another thread, for what depends on time: leases
-are renewed, units behind a long one are given back to others, and what has taken too long is ended.
+The thread of the slot runs units. The keeper of the worker calls `keep` regularly from another thread: it renews leases,
+releases units that wait behind a long one, and ends units that take too long.
 """
 
 import logging
@@ -111,17 +111,17 @@ class Slot(threading.Thread):
             run.stop()
 
     def prepare(self) -> None:
-        """Before the first claim."""
+        """Called before the first claim."""
 
     def execute(self, batch: Batch) -> None:
         raise NotImplementedError
 
     def end_running(self, batch: Batch, running: List[Held], reason: str) -> None:
-        """`late`: its time is up. `stopped`: so is the worker's. `lost`: it works in vain."""
+        """`late`: the unit timed out. `stopped`: the worker has to stop. `lost`: the unit no longer belongs to this worker."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """When the thread has ended."""
+        """Called when the thread has ended."""
 
     # ---- settling
 
@@ -149,7 +149,7 @@ class Slot(threading.Thread):
         self.settle(batch, held, "error", {**held.attempt.data, "traceback": text}, reason=reason)
 
     def release(self, held: Held) -> None:
-        """Given back without a try."""
+        """Releases the unit without counting a try."""
         with self._lock:
             if held.over or held.begun_at is not None:
                 return
@@ -157,7 +157,7 @@ class Slot(threading.Thread):
         self._worker_run.settler.settle(Change(held.attempt.id, "expire", untried=True), held)
 
     def renew_held(self, held: Held, seconds: float, data: Optional[bytes]) -> None:
-        """What a job asks for itself. Raises LostLease."""
+        """Renews a lease at the request of the job. Raises LostLease."""
         lease = self._worker_run.worker.lease
         if seconds <= 0:
             with self._lock:
@@ -175,7 +175,7 @@ class Slot(threading.Thread):
         self._worker_run.settler.settle(Change(held.attempt.id, "renew", data, lifetime=left), held).wait()
 
     def report_held(self, held: Held, done: float, note: str) -> None:
-        """Stored at once, and waited for; or by the keeper, when another was stored within the last second."""
+        """Stores the report and waits for it; within a second of the last report, leaves it to the keeper."""
         with self._lock:
             held.report = (done, note)
             sending = self._send_report(held, time.monotonic())
@@ -183,7 +183,7 @@ class Slot(threading.Thread):
             sending.wait()
 
     def _send_report(self, held: Held, now: float) -> "Optional[Settling]":
-        """Under the lock. The lease begins anew."""
+        """Call it with the lock held. Renews the lease."""
         if held.report is None or held.over or held.lost or now - held.reported_at < _REPORT_EVERY:
             return None
         lease = self._worker_run.worker.lease
@@ -196,19 +196,19 @@ class Slot(threading.Thread):
     # ---- what depends on time
 
     def long_running(self, now: float) -> List[Held]:
-        """Those that began a while ago, and still run."""
+        """Units that started a while ago and still run."""
         with self._lock:
             held = [] if self._batch is None else list(self._batch.held.values())
         return [each for each in held if not each.over and not each.lost and now - (each.begun_at or now) > _BEHIND]
 
     def writing(self) -> List[Held]:
-        """Those whose tasks wrote what is not stored yet."""
+        """Units with log lines that are not stored yet."""
         with self._lock:
             held = [] if self._batch is None else list(self._batch.held.values())
         return [each for each in held if not each.over and each.log.unstored() is not None]
 
     def keep(self, now: float, ended: bool) -> None:
-        """`ended`: the worker stops, and tasks have had their time."""
+        """`ended`: the worker stops, and the grace time of tasks is over."""
         run = self._worker_run
         with self._lock:
             batch = self._batch
@@ -238,14 +238,14 @@ class Slot(threading.Thread):
                     run.settler.settle(Change(each.attempt.id, "renew", lifetime=lease), each)
 
     def skip(self, waiting: List[Held]) -> None:
-        """These will not be begun."""
+        """Called for units that will not be started."""
 
 
 # ---- in threads
 
 
 class ThreadSlot(Slot, Port):
-    """Runs tasks in its own thread. What takes too long cannot be ended: its unit fails, and the slot is busy until it returns."""
+    """Runs tasks in its own thread. A task that takes too long fails its unit, and keeps the slot busy until it returns."""
 
     def __init__(self, run: "Run", worker_name: str) -> None:
         super().__init__(run, worker_name)
@@ -332,7 +332,7 @@ class ThreadSlot(Slot, Port):
 
 
 class ProcessSlot(Slot):
-    """Runs tasks in a child process that is used again. A child that dies costs the unit that it was running."""
+    """Runs tasks in a child process, which is reused. When the child dies, only the unit that it was running is affected."""
 
     def __init__(self, run: "Run", worker_name: str) -> None:
         super().__init__(run, worker_name)
@@ -570,5 +570,5 @@ def locate(worker: "Worker") -> Dict[str, str]:
                 return {"file": os.path.abspath(file), "attribute": attribute}
     raise ProgrammerError(
         "tasks run in processes must belong to a worker that is a global of a module or of a program's file; "
-        "elsewhere, as in a notebook, say processes=False"
+        "elsewhere, as in a notebook, set processes=False"
     )

@@ -36,7 +36,7 @@ _CHUNK = 262144
 
 
 class TransportError(Exception):
-    """The request was not answered. `sent` is False when it cannot have reached the server: to ask again is safe then."""
+    """The request was not answered. `sent` is False when it cannot have reached the server, so that repeating it is safe."""
 
     def __init__(self, message: str, sent: bool) -> None:
         super().__init__(message)
@@ -146,7 +146,7 @@ Connect = Callable[[Address, Optional[ssl.SSLContext], float], Awaitable[Connect
 
 
 class Cancel:
-    """Ends a request from another thread: it then raises TransportError."""
+    """Cancels a request from another thread. The request then raises TransportError."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

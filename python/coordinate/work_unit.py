@@ -17,24 +17,24 @@ logger = logging.getLogger("coordinate")
 
 
 class Retry(Exception):
-    """Raised by a task: try the unit again, `delay` seconds later. `data` is stored with the attempt."""
+    """`raise Retry(60)`: the unit is tried again after this many seconds. `data` is stored with the attempt."""
 
     def __init__(self, delay: float = 0, data: Optional[Mapping[str, Any]] = None) -> None:
-        super().__init__("try again in %g s" % delay)
+        super().__init__("retry in %g s" % delay)
         self.delay = delay
         self.data = data
 
 
 class Snooze(Exception):
-    """`raise Snooze(60)`: not now. The unit runs again this many seconds later, and this does not count as a try."""
+    """`raise Snooze(60)`: the unit runs again after this many seconds, and the attempt does not count as a try."""
 
     def __init__(self, delay: float) -> None:
-        super().__init__("put off for %g s" % delay)
+        super().__init__("snooze for %g s" % delay)
         self.delay = delay
 
 
 class Fail(Exception):
-    """`raise Fail("no such file")`: the unit has failed, and is not tried again. `data` is stored with the attempt."""
+    """`raise Fail("no such file")`: the unit fails and is not tried again. `data` is stored with the attempt."""
 
     def __init__(self, text: str, data: Optional[Mapping[str, Any]] = None) -> None:
         super().__init__(text)
@@ -148,7 +148,7 @@ class WorkUnit:
         return self.finished or self.failed or self._released
 
     def update(self, lease_time: Optional[float] = None) -> None:
-        """Saves changed data and renews the lease, in seconds from now; below zero the unit is given back at once."""
+        """Saves changed data and renews the lease, in seconds from now; below zero, releases the unit at once."""
         self._check_held()
         seconds = self._port.default_lifetime if lease_time is None else lease_time
         data = self._changed()
@@ -179,10 +179,10 @@ class WorkUnit:
             self._sent = changed
 
     def log(self, text: str, level: str = "info") -> None:
-        """Writes a line for people, which is kept with the attempt: debug, info, warn or error. It is stored within about a second;
-        of each attempt the newest 1,000 lines are kept, 64 KiB at most."""
+        """Writes a log line, which is stored with the attempt within about a second: debug, info, warn or error. Each attempt keeps
+        its newest 1,000 lines, at most 64 KiB."""
         if level not in LEVELS:
-            raise BadArgument("log: expected a level of %s, got %r" % (", ".join(LEVELS), level))
+            raise BadArgument("log: expected one of the levels %s, got %r" % (", ".join(LEVELS), level))
         self._port.log(self, str(text), level)
 
     def finish(self, data: Optional[Dict[str, Any]] = None) -> None:
@@ -195,15 +195,15 @@ class WorkUnit:
         self.finished = True
 
     def fail(self, exc: Any = None) -> None:
-        """Final. With an exception, or text, its traceback is saved in the data."""
+        """Fails the unit for good. With an exception or text, saves the traceback in the data."""
         self._end_badly("fail", exc)
 
     def error(self, exc: Any) -> None:
-        """What becomes of the unit is up to the retry policy of its work spec; without one it fails."""
+        """Ends the attempt with an error: the retry policy decides whether the unit is tried again; without one it fails."""
         self._end_badly("error", exc)
 
     def retry(self, delay: float = 0, data: Optional[Mapping[str, Any]] = None) -> None:
-        """Gives the unit back, to be tried again `delay` seconds later."""
+        """Releases the unit, to be tried again after `delay` seconds."""
         self._check_held()
         if data is not None:
             self._data = dict(data)
@@ -211,7 +211,7 @@ class WorkUnit:
         self._released = True
 
     def snooze(self, delay: float) -> None:
-        """Puts the unit off for `delay` seconds; this does not count as a try."""
+        """Postpones the unit by `delay` seconds; the attempt does not count as a try."""
         self._check_held()
         self._port.end(self, "snooze", None, delay)
         self._released = True

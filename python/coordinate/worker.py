@@ -1,4 +1,4 @@
-"""A worker: claims units, runs functions for them in processes or threads, watches their leases, and stores what became of them.
+"""A worker: claims units, runs functions for them in processes or threads, renews their leases, and stores the outcomes.
 
     worker = coordinate.Worker("http://127.0.0.1:5980", "shop", concurrency=4)
 
@@ -56,7 +56,7 @@ class Task(NamedTuple):
 
 
 class Counts:
-    """What a worker has done so far."""
+    """The counters of a worker."""
 
     def __init__(self) -> None:
         self.claimed = self.finished = self.failed = self.retried = self.released = self.refused = 0
@@ -67,10 +67,10 @@ class Counts:
 
 class Worker:
     """
-    `concurrency` slots, as many as there are processors by default, run at once: in processes of their own, or with
-    `processes=False` in threads. A claim is for up to `max_attempts` units of one work spec, fewer while they take long.
+    Runs up to `concurrency` units at the same time, by default one per processor: each in its own process, or with
+    `processes=False` in a thread. A claim takes up to `max_attempts` units of one work spec, fewer if they take long.
     Leases of `lease` seconds are renewed while a task runs, until its `timeout`; then its process is killed and the unit fails.
-    `modules=True` also runs work specs that name a `module` and a `run_function`. At a stop, tasks that run have `grace` seconds.
+    `modules=True` also runs work specs that name a `module` and a `run_function`. At a stop, running tasks get `grace` seconds.
     """
 
     def __init__(
@@ -117,9 +117,9 @@ class Worker:
     def task(
         self, name: Optional[str] = None, *, batch: bool = False, timeout: Optional[float] = None
     ) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-        """Makes a function the task of work specs: of those whose `task` key says its name, else of that name.
+        """Registers a function as a task. It runs the work specs whose `task` key, or else whose name, is the name of the task.
 
-        The function gets a unit; a dict that it returns becomes the unit's data, None leaves the data as the function left it.
+        The function gets a unit. A returned dict becomes the data of the unit; None keeps the data as the function changed it.
         With `batch`, it gets the list of all units of a claim and returns None or a list of results.
         """
         if callable(name):
@@ -132,12 +132,12 @@ class Worker:
         return register
 
     def run(self, burst: bool = False) -> None:
-        """Works until it is stopped: by `stop`, by SIGTERM or SIGINT, or by an operator. With `burst`, until there is no work.
+        """Runs until it is stopped by `stop`, SIGTERM, SIGINT or an operator. With `burst`, until there is no work.
 
-        The first signal lets tasks finish; a second one gives everything back at once.
+        The first signal lets running tasks finish; a second one releases all units at once.
         """
         if not self.tasks and not self.modules:
-            raise ProgrammerError("the worker has no tasks, and modules=True was not said")
+            raise ProgrammerError("the worker has no tasks; add one with @worker.task(), or set modules=True")
         if _is_child():
             raise ProgrammerError("worker.run() was called while its tasks are loaded: put it below  if __name__ == '__main__':")
         self._run = Run(self, burst)
@@ -147,7 +147,7 @@ class Worker:
             self._run = None
 
     def stop(self) -> None:
-        """From any thread, or from a task in a thread; `run` returns when everything is settled."""
+        """Stops the worker. Call it from any thread; `run` returns when everything is settled."""
         if self._run is not None:
             self._run.stop()
 
@@ -162,7 +162,7 @@ def _is_child() -> bool:
 
 
 class Settler(threading.Thread):
-    """Sends changes of attempts, those of all slots in one request, again and again until they are stored."""
+    """Sends changes of attempts, of all slots in one request, and retries until they are stored."""
 
     def __init__(self, run: "Run") -> None:
         super().__init__(name="coordinate-settler", daemon=True)
@@ -173,7 +173,7 @@ class Settler(threading.Thread):
         self._outstanding = 0
 
     def settle(self, change: Change, held: Optional[Held] = None) -> "Settling":
-        """Not waited for. Blocks while very many changes wait to be sent."""
+        """Queues a change without waiting for it. Blocks while very many changes are queued."""
         self._space.acquire()
         log = None if held is None else held.log.unstored()
         settling = Settling(change if log is None else change._replace(log=log), held)
@@ -184,12 +184,12 @@ class Settler(threading.Thread):
 
     @property
     def idle(self) -> bool:
-        """Everything that was settled is stored."""
+        """Whether all settlements are stored."""
         with self._lock:
             return self._outstanding == 0
 
     def close(self) -> None:
-        """Returns when everything is stored."""
+        """Waits until all settlements are stored."""
         self._queue.put(None)
         self.join()
 
@@ -259,7 +259,7 @@ class Settling:
         self.answer: Optional[Settled] = None
 
     def wait(self) -> Settled:
-        """Raises LostLease, or what else the change was refused with."""
+        """Waits for the answer. Raises LostLease, or the error of the refusal."""
         self.done.wait()
         assert self.answer is not None
         error = self.answer.error
@@ -271,7 +271,7 @@ class Settling:
 
 
 class CancelWatch(threading.Thread):
-    """Looks at the units whose tasks run long: one that was cancelled or deleted is given up now, not when its lease is renewed."""
+    """Watches units that run long: the worker drops a cancelled or deleted unit now, not when its lease is renewed."""
 
     def __init__(self, run: "Run") -> None:
         super().__init__(name="coordinate-watch", daemon=True)
@@ -294,7 +294,7 @@ class CancelWatch(threading.Thread):
                 pass  # the daemon does not answer, which others log; it is asked again
 
     def _look(self, spec_name: str, running: List[Held]) -> None:
-        """Counts first: units come with their data, which may be large."""
+        """Counts first, because reading units also reads their data, which may be large."""
         spec = self._run.namespace.work_spec(spec_name)
         names = [held.attempt.work_unit_name for held in running]
         try:
@@ -309,7 +309,7 @@ class CancelWatch(threading.Thread):
 
 
 def _ended_by_others(unit: WorkUnit[Sync], attempt: Attempt[Sync]) -> bool:
-    """It was cancelled, or deleted and added again. A lease that has merely expired may still be renewed."""
+    """Whether the unit was cancelled, or deleted and added again. An expired lease alone may still be renewed."""
     if unit.id != attempt._unit_id:
         return True
     last = unit.active_attempt
@@ -380,7 +380,7 @@ class Run:
                 raise slot.failure
 
     def _enter(self, slots: List[Slot]) -> None:
-        """The first check-in. A daemon that does not serve yet is waited for, but by a burst."""
+        """The first check-in. Waits for a daemon that does not serve yet, except with `burst`."""
         pause = 0.1
         while not self.stopping.is_set():
             try:
@@ -452,9 +452,9 @@ class Run:
             self.trouble(error)
 
     def trouble(self, error: Exception) -> None:
-        """Said once, until the coordinator answers again."""
+        """Logs an outage once, until the coordinator answers again."""
         if not self._told_trouble:
-            logger.warning("the coordinator does not answer: %s", error)
+            logger.warning("the coordinator does not answer; retrying until it does: %s", error)
         self._told_trouble = True
 
     def check_in(self) -> None:
@@ -480,7 +480,7 @@ class Run:
         if self.idle:
             self._end_poll()
         if desired == "terminate" and not self._meant_before and not self.stopping.is_set():
-            logger.info("%s: told to terminate", self.name)
+            logger.info("%s: asked to terminate", self.name)
             self.stop()
 
     def _check_out(self) -> None:
@@ -494,7 +494,7 @@ class Run:
     # ---- work specs
 
     def send_logs(self) -> None:
-        """What tasks wrote while they run; what they write later goes with their end."""
+        """Sends log lines of running tasks. Later lines are sent with the settlement."""
         writing = [held for slot in self.slots for held in slot.writing()]
         for at in range(0, len(writing), 50):
             some = [(held, held.log.unstored()) for held in writing[at : at + 50]]

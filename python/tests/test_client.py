@@ -109,7 +109,7 @@ class TestWorkUnits:
         assert (unit.priority, unit.labels, unit.queues, unit.data) == (5, ["l"], ["q"], {"n": 3})
         assert spec.work_unit("c").data == {"n": 2}
         for wrong in (b"x", 3, (), ("a", {}, 1)):
-            with pytest.raises(coordinate.BadArgument, match="a work unit is"):
+            with pytest.raises(coordinate.BadArgument, match="expected a work unit as"):
                 spec.add_work_units([wrong])
         with pytest.raises(coordinate.BadArgument, match="did you mean 'priority'"):
             spec.add_work_units([{"name": "a", "prioriy": 1}])

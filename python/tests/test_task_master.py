@@ -389,7 +389,7 @@ class TestCommandLine:
         [
             (["--tasks", "nowhere"], "No module named 'nowhere'"),
             (["--tasks", "old_jobs"], "the module has no coordinate.Worker"),
-            (["--tasks", "tasks:double"], "double is no coordinate.Worker"),
+            (["--tasks", "tasks:double"], "double is not a coordinate.Worker"),
         ],
     )
     def test_mistakes(self, arguments, text):

@@ -141,7 +141,7 @@ class TestBatches:
         assert spec.work_unit("outer").data["finished"] == 1
         assert ns.batch("other").set(then="spec").then is not None
         assert ns.batch("other").set(then=None).then is None
-        with pytest.raises(coordinate.BadArgument, match="itself"):
+        with pytest.raises(coordinate.BadArgument, match="own parent"):
             ns.batch("x").set(parent="x")
         with pytest.raises(coordinate.BadArgument, match="on"):
             ns.batch("x").set(then={"work_spec": "spec", "on": "sometimes"})

@@ -247,7 +247,7 @@ describe("with a daemon", { timeout: 120_000 }, () => {
     expect((await coordinate(`status crawl --backend sqlite:${copy}`)).out).toMatch(/"num_tasks": 3000/);
     const again = await coordinate(`backup ${copy} --backend ${store}`);
     expect(again.code).toBe(1);
-    expect(again.err).toMatch(/Name exists already/);
+    expect(again.err).toMatch(/Name already exists/);
     const doctor = await coordinate(`doctor --deep --json --backend sqlite:${copy}`);
     expect(doctor.code).toBe(0);
     expect(JSON.parse(doctor.out)).toContainEqual(
