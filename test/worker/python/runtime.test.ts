@@ -181,7 +181,7 @@ describe("a Python job", () => {
     ["leaves", "SystemExit: 3", {}],
     ["unstorable", "data cannot hold a value of type object", {}],
     ["too_large", "the result cannot be stored: Too large", {}],
-    ["not_a_dict", "the data of a work unit is a dict, not int", {}],
+    ["not_a_dict", "the data of a work unit: expected a dict, got int", {}],
     ["fails_itself", "ValueError: not today", {}],
     ["no_such_function", "has no attribute 'no_such_function'", {}],
   ])("that %s fails with the traceback of Python", async (name, text, data) => {
