@@ -152,7 +152,7 @@ const Drawn = memo(function Drawn(props: {
           document.getElementById("main")?.focus();
         }}
       >
-        Skip to the page
+        Skip to content
       </a>
       <Rail onHelp={() => props.show("help")} />
       <div className="page">

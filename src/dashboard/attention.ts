@@ -93,12 +93,13 @@ const nobody: Rule = (spec, { now, workers, runtimes, labels }) => {
     kind: "nobody",
     level: "critical",
     icon: "nobody",
-    title: "Nobody can run it",
+    title: "No worker can run it",
     number: counts.available,
     of: age(spec, now),
     status: "available",
   } as const;
-  if (workers.length === 0) return { ...base, cause: ["No worker is active. Start one where its code is."] };
+  if (workers.length === 0)
+    return { ...base, cause: ["No worker is active. Start one that has a task for it."] };
   const unmet = labels?.map((own) => unmetRequirement(meta.requires, own)) ?? [null];
   const [lacking = null] = unmet;
   if (lacking !== null && !unmet.includes(null))
@@ -109,21 +110,21 @@ const nobody: Rule = (spec, { now, workers, runtimes, labels }) => {
         { code: lacking },
         ". None of the ",
         { strong: count(workers.length) },
-        " active workers has such a label.",
+        " active workers has a matching label.",
       ],
     };
   if (runtimes === null || runtimes.has(meta.runtime)) return null;
-  const asked = [...runtimes].map((runtime) => (runtime === "" ? "none" : runtime)).sort();
+  const supported = [...runtimes].map((runtime) => (runtime === "" ? "none" : runtime)).sort();
   return {
     ...base,
     cause: [
-      "Its units need runtime ",
+      "Its runtime is ",
       { code: meta.runtime === "" ? "(none)" : meta.runtime },
       ". None of the ",
       { strong: count(workers.length) },
-      " active workers asks for it; they ask for ",
-      { code: asked.slice(0, 3).join(", ") },
-      asked.length > 3 ? " and others." : ".",
+      " active workers supports it. They support ",
+      { code: supported.slice(0, 3).join(", ") },
+      supported.length > 3 ? " and others." : ".",
     ],
   };
 };
@@ -137,10 +138,10 @@ const failing: Rule = ({ counts, rates }) => {
     icon: "failed",
     title: `Failing ${percent(share)}`,
     cause: [
-      { strong: `${rate(rates.failed)}/s` },
-      ` of the ${rate(rates.out)}/s that end fail now. In all `,
+      { strong: `${rate(rates.failed)} of ${rate(rates.out)}` },
+      " units per second fail. Overall, ",
       { strong: percent(counts.failed / (counts.failed + counts.finished)) },
-      " of its ended units failed.",
+      " of its ended units have failed.",
     ],
     number: counts.failed,
     of: `failed, ${rate(rates.failed)}/s`,
@@ -148,7 +149,7 @@ const failing: Rule = ({ counts, rates }) => {
   };
 };
 
-/** Work may be handed out and workers are active, but nothing happens. */
+/** Units are available and workers are active, but no worker claims a unit. */
 const stuck: Rule = (spec, { now, workers }) => {
   const { counts, explained, rates, waitingSince } = spec;
   if (counts.available === 0 || counts.pending > 0 || explained?.excluded !== null) return null;
@@ -158,12 +159,12 @@ const stuck: Rule = (spec, { now, workers }) => {
     kind: "stuck",
     level: "critical",
     icon: "nobody",
-    title: "Nothing takes it",
+    title: "Not being claimed",
     cause: [
-      "The scheduler would hand its units out, and ",
+      "The scheduler can hand out its units, and ",
       { strong: plural(workers.length, "worker") },
       workers.length === 1 ? " is" : " are",
-      " active, but none has asked for them.",
+      " active, but none claims them.",
     ],
     number: counts.available,
     of: age(spec, now),
@@ -186,15 +187,15 @@ const leases: Rule = ({ held }, { now }) => {
     kind: "leases",
     level: "warning",
     icon: "lease",
-    title: `${plural(ending.length, "lease")} about to end`,
+    title: `${plural(ending.length, "lease")} about to expire`,
     cause: [
       "Not renewed. ",
-      workers.length === 1 ? "All on " : `On ${workers.length} workers, such as `,
+      workers.length === 1 ? "Held by " : `Held by ${workers.length} workers, such as `,
       { code: workers[0] ?? "" },
-      ". When a lease ends, another worker is given the unit.",
+      ". When a lease expires, another worker can claim the unit.",
     ],
     number: ending.length,
-    of: left > 0 ? `pending, ${duration(left)} left` : "pending, lease over",
+    of: left > 0 ? `pending, ${duration(left)} left` : "pending, lease expired",
     status: "pending",
   };
 };
@@ -212,12 +213,12 @@ const behind: Rule = (spec, { now }) => {
     title: "Falling behind",
     cause: [
       { strong: `${rate(rates.added)}/s` },
-      " come, ",
+      " added, ",
       { strong: `${rate(rates.out)}/s` },
-      " go. ",
+      " ended. ",
       ...(isFull
-        ? ["It runs ", { strong: `${count(counts.pending)} of max_running ${count(meta.maxRunning)}` }, "."]
-        : [`${plural(counts.pending, "unit")} run at once; more workers or a higher weight would help.`]),
+        ? ["Running ", { strong: `${count(counts.pending)} of max_running ${count(meta.maxRunning)}` }, "."]
+        : [`${plural(counts.pending, "unit")} running; more workers or a higher weight would help.`]),
     ],
     number: counts.available,
     of: age(spec, now),
@@ -238,11 +239,9 @@ const breaker: Rule = (spec, { now }) => {
     title: meta.breaker.action === "slow" ? "Slowed down by its breaker" : "Paused by its breaker",
     cause: [
       { strong: `${count(failed)} of ${count(ended)}` },
-      ` attempts failed, ${duration(Math.max(0, now - since))} ago`,
-      ...(error === "" ? ["."] : [": ", { code: error }]),
-      until > now
-        ? ` The next probe in ${duration(until - now)}.`
-        : " The next unit that a worker takes is a probe.",
+      ` attempts failed. Tripped ${duration(Math.max(0, now - since))} ago.`,
+      ...(error === "" ? [] : [" Last error: ", { code: error }, "."]),
+      until > now ? ` Next probe in ${duration(until - now)}.` : " The next claimed unit is a probe.",
     ],
     number,
     of: age(spec, now),
@@ -261,9 +260,9 @@ const paused: Rule = (spec, { now }) => {
     title: "Paused",
     cause: [
       counts.pending > 0
-        ? `${plural(counts.pending, "unit")} that ran already go on; `
-        : "Nothing of it is handed out; ",
-      rates.added >= 0.05 ? `${rate(rates.added)}/s still come in.` : "nothing comes in now.",
+        ? `${plural(counts.pending, "running unit")} continue${counts.pending === 1 ? "s" : ""}; `
+        : "No units are handed out; ",
+      rates.added >= 0.05 ? `${rate(rates.added)}/s are still added.` : "none are added now.",
     ],
     number,
     of: age(spec, now),
@@ -278,11 +277,11 @@ const noWeight: Rule = (spec, { now }) => {
     kind: "no_weight",
     level: "warning",
     icon: "paused",
-    title: "No share",
+    title: "No weight",
     cause: [
       "Its weight is ",
       { strong: String(meta.weight) },
-      ": a work spec without weight is never scheduled.",
+      ". Only work specs with a weight above 0 are scheduled.",
     ],
     number: counts.available,
     of: age(spec, now),
@@ -301,7 +300,7 @@ const late: Rule = ({ meta, counts }, { now }) => {
     level: "warning",
     icon: "lease",
     title: `Late by ${duration(over)}`,
-    cause: ["It makes a unit when a worker asks, and none has asked since it was due."],
+    cause: ["It creates a unit when a worker requests work. No worker has done so since it was due."],
     number: 0,
     of: `due every ${duration(meta.intervalMs)}`,
     status: "available",
@@ -319,7 +318,7 @@ const failed: Rule = ({ counts }) => {
     title: `${percent(share)} failed`,
     cause: [
       { strong: percent(share) },
-      " of the units that ended have failed. None of them is tried again unless somebody says so.",
+      " of its ended units have failed. They are not retried automatically.",
     ],
     number: counts.failed,
     of: "failed",
@@ -336,8 +335,8 @@ export function withError(
   if (first === undefined || (kind !== "failing" && kind !== "failed")) return cause;
   const share = first.count / groups.reduce((sum, group) => sum + group.count, 0);
   return share === 1
-    ? [...cause, " All say ", { code: first.error }]
-    : [...cause, " ", { strong: percent(share) }, " of them say ", { code: first.error }];
+    ? [...cause, " All have the error ", { code: first.error }, "."]
+    : [...cause, " Most frequent error (", { strong: percent(share) }, "): ", { code: first.error }, "."];
 }
 
 const rules: readonly Rule[] = [

@@ -55,9 +55,9 @@ export function ago(ms: number): string {
   return `${duration(seconds * 1000)} ago`;
 }
 
-/** "100 in 1 min, 10 at once". */
+/** "100 per 1 m, burst of 10". */
 export const rateWords = ({ limit = 0, periodMs = 1000, burst = 1 }: Rate): string =>
-  `${count(limit)} in ${duration(periodMs)}${burst > 1 ? `, ${count(burst)} at once` : ""}`;
+  `${count(limit)} per ${duration(periodMs)}${burst > 1 ? `, burst of ${count(burst)}` : ""}`;
 
 export const exactTime = (time: number): string => new Date(time).toISOString();
 

@@ -5,7 +5,7 @@ import { Dialog } from "./parts/dialog.tsx";
 
 export function Help({ onClose }: { onClose: () => void }): ReactNode {
   return (
-    <Dialog title="Keys" onClose={onClose}>
+    <Dialog title="Keyboard shortcuts" onClose={onClose}>
       <dl className="keys-list">
         {keys.map((one) => (
           <div key={one.keys}>

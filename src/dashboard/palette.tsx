@@ -69,7 +69,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
               key: `pause ${name}`,
               icon: "paused",
               text: `${meta.paused ? "Resume" : "Pause"} ${name}`,
-              note: "do",
+              note: "action",
               run: () =>
                 void setMeta(ns, name, { paused: !meta.paused }).then(() =>
                   changed("specs", "counts", "explain"),
@@ -79,7 +79,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
               key: `add ${name}`,
               icon: "plus",
               text: `Add units to ${name}`,
-              note: "do",
+              note: "action",
               run: () => go({ ns, page: "units", spec: name, filters: { add: "1" } }),
             },
           ])
@@ -91,17 +91,23 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
         note: "namespace",
         run: () => go({ ns: name, page: "home" }),
       })),
-      { key: "theme", icon: "theme", text: "Dark or light", note: "do", run: switchTheme },
+      {
+        key: "theme",
+        icon: "theme",
+        text: "Switch between dark and light",
+        note: "action",
+        run: switchTheme,
+      },
       {
         key: "hold",
         icon: "paused",
-        text: live.held ? "Let the picture go on" : "Hold the picture",
-        note: "do",
+        text: live.held ? "Resume live updates" : "Pause live updates",
+        note: "action",
         run: () => live.hold(!live.held),
       },
-      { key: "keys", icon: "more", text: "Keys", note: "help", run: onHelp },
+      { key: "keys", icon: "more", text: "Keyboard shortcuts", note: "help", run: onHelp },
       ...(session.secured
-        ? [{ key: "out", icon: "x", text: "Sign out", note: "do", run: () => setToken(null) } as const]
+        ? [{ key: "out", icon: "x", text: "Sign out", note: "action", run: () => setToken(null) } as const]
         : []),
     ];
   }, [ns, groups, look.specs, namespaces.data, may, session.secured, changed, onHelp]);
@@ -120,7 +126,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
           {
             key: "units",
             icon: "search",
-            text: `Units of ${spec} that begin with ${typed}`,
+            text: `Units of ${spec} with names that begin with ${typed}`,
             note: "search",
             run: () => go({ ns, page: "units", spec, filters: { prefix: typed } }),
           },
@@ -139,17 +145,17 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
     event.preventDefault();
   };
   return (
-    <Dialog title="Find or do" hideTitle onClose={onClose} className="palette">
+    <Dialog title="Search or run a command" hideTitle onClose={onClose} className="palette">
       <div className="pal-in" onKeyDown={onKey}>
         <Icon name="search" />
         <input
           role="combobox"
-          aria-label="Find or do"
+          aria-label="Search or run a command"
           aria-expanded
           aria-controls="palette-list"
           aria-activedescendant={`choice-${chosen}`}
           autoFocus
-          placeholder="A page, a work spec, a namespace, or what to do"
+          placeholder="Search pages, work specs, namespaces and actions"
           value={typed}
           onChange={(event) => {
             setTyped(event.target.value);
@@ -158,7 +164,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
         />
         <kbd>esc</kbd>
       </div>
-      <ul id="palette-list" role="listbox" aria-label="Found">
+      <ul id="palette-list" role="listbox" aria-label="Results">
         {choices.map((choice, i) => (
           <li
             key={choice.key}

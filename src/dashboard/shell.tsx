@@ -28,7 +28,7 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
     ],
   },
   {
-    title: "Steer",
+    title: "Control",
     entries: [
       { page: "jobs", title: "Jobs", icon: "jobs" },
       { page: "schedules", title: "Schedules", icon: "sched" },
@@ -39,7 +39,7 @@ const groups: readonly { readonly title: string; readonly entries: readonly Entr
     ],
   },
   {
-    title: "Run",
+    title: "Operations",
     entries: [
       { page: "workers", title: "Workers", icon: "workers" },
       { page: "what-if", title: "What if", icon: "cont" },
@@ -74,7 +74,10 @@ export function Rail({ onHelp }: { onHelp: () => void }): ReactNode {
   const current = parentPage[route.page] ?? route.page;
   const counts: Partial<Record<PageName, ReactNode>> = {
     home: look.attention.length > 0 && (
-      <span className="c bad" title={`${plural(look.attention.length, "work spec")} in need of attention`}>
+      <span
+        className="c bad"
+        title={`${plural(look.attention.length, "work spec")} need${look.attention.length === 1 ? "s" : ""} attention`}
+      >
         {look.attention.length}
       </span>
     ),
@@ -117,12 +120,12 @@ export function Rail({ onHelp }: { onHelp: () => void }): ReactNode {
               </button>
             </>
           ) : (
-            "no sign-in needed here"
+            "no sign-in required"
           )}
         </div>
         <div>
           <button type="button" className="plain" onClick={onHelp}>
-            <kbd>?</kbd> keys
+            <kbd>?</kbd> shortcuts
           </button>
         </div>
       </div>
@@ -214,15 +217,15 @@ export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
       <div className="grow" />
       <button type="button" className="find" onClick={onFind}>
         <Icon name="search" />
-        <span>Find or do</span>
+        <span>Search</span>
         <kbd>⌘K</kbd>
       </button>
       <LiveSign />
       <button
         type="button"
         className="icon-btn theme"
-        aria-label="Dark or light"
-        title="Dark or light (t)"
+        aria-label="Switch between dark and light"
+        title="Switch between dark and light (t)"
         onClick={switchTheme}
       >
         <Icon name="theme" large />
@@ -231,7 +234,7 @@ export function TopBar({ onFind }: { onFind: () => void }): ReactNode {
   );
 }
 
-/** The dot is full while the stream is live and hollow otherwise; then the text tells how old the data is. */
+/** The dot is full while the stream is live and hollow otherwise; then the text says how old the data is. */
 function LiveSign(): ReactNode {
   const { look } = useHere();
   const { state } = useLive();
@@ -239,7 +242,7 @@ function LiveSign(): ReactNode {
   const old = Date.now() - look.updatedAt;
   const words =
     state === "held"
-      ? "Held"
+      ? "Paused"
       : state === "live" && old < 15_000
         ? "Live"
         : look.updatedAt === 0
@@ -253,8 +256,8 @@ function LiveSign(): ReactNode {
       className={`live ${words === "Live" ? "" : "off"}`}
       title={
         state === "held"
-          ? "The picture is held. Space lets it go on."
-          : "Changes come as they happen. Space holds the picture."
+          ? "Live updates are paused. Press Space to resume."
+          : "The page updates live. Press Space to pause."
       }
       onClick={() => live.hold(!live.held)}
     >
@@ -303,7 +306,7 @@ export function BottomTabs(): ReactNode {
             selected: page === current,
             run: () => go({ ns, page }),
           })),
-          { key: "theme", label: "Dark or light", run: switchTheme },
+          { key: "theme", label: "Dark or light theme", run: switchTheme },
         ]}
       />
     </nav>

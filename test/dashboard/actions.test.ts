@@ -86,7 +86,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
       await field.fill("75");
       await field.press("Enter");
       await expect.poll(async () => (await meta()).weight).toBe(75);
-      await page.getByRole("button", { name: "back to 40" }).click();
+      await page.getByRole("button", { name: "Reset to 40" }).click();
       await expect.poll(async () => (await meta()).weight).toBe(40);
       await page.getByRole("button", { name: "max_running: none; change" }).click();
       await page.getByRole("textbox", { name: "max_running" }).fill("7");
@@ -103,7 +103,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     const { page, problems } = await stage.open(`#/${ns}`);
     // half of the ended units have failed: "Needs attention" shows this with the most frequent error
     const attention = page.getByRole("region", { name: "Needs attention" });
-    await expect.poll(() => attention.innerText()).toMatch(/50 % of them say Error: (odd|even)/);
+    await expect.poll(() => attention.innerText()).toMatch(/Most frequent error \(50 %\): Error: (odd|even)/);
     await attention.getByRole("button", { name: "Failure groups" }).click();
     const groups = page.getByRole("region", { name: "Failure groups" });
     const group = groups.getByRole("row", { name: /Error: odd/ });
@@ -201,7 +201,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await fill(400, 300);
     const { page, problems } = await stage.open(`#/${ns}/units/parse?status=failed`);
     await page.getByRole("checkbox", { name: "Select all on the screen" }).check();
-    await page.getByRole("button", { name: "All 300 that match" }).click();
+    await page.getByRole("button", { name: "Select all 300 matching units" }).click();
     await page.getByRole("button", { name: "Retry…" }).click();
     await dialog(page).getByRole("spinbutton").fill("20");
     await dialog(page).getByRole("button", { name: "Retry 300 units of parse" }).click();
@@ -249,7 +249,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await dialog(page).getByRole("button", { name: "Delete 1 unit of parse" }).click();
     await expect.poll(async () => (await counts()).available).toBe(1199);
     await page.getByRole("checkbox", { name: "Select all on the screen" }).check();
-    await page.getByRole("button", { name: "All 1,199 that match" }).click();
+    await page.getByRole("button", { name: "Select all 1,199 matching units" }).click();
     await page.getByRole("button", { name: "Delete…" }).click();
     const button = dialog(page).getByRole("button", { name: "Delete 1,199 units of parse" });
     expect(await button.isDisabled()).toBe(true);
@@ -287,7 +287,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
       );
     const wrong = dialog(page).getByRole("list", { name: "Lines with errors" });
     await expect.poll(() => wrong.innerText()).toMatch(/Line 2[^]*Line 5/);
-    await dialog(page).getByRole("button", { name: "Add 3 units that can be read" }).click();
+    await dialog(page).getByRole("button", { name: "Add 3 valid units" }).click();
     await dialog(page).getByText("2 units stored").waitFor();
     expect(await wrong.innerText()).toMatch(/Line 4/);
     const [a, b, c] = await stage.client.getWorkUnits(ns, "parse", ["a", "b", "c"]);
@@ -360,12 +360,9 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
       const data = page.getByRole("region", { name: "Data" });
       await expect.poll(() => data.locator(".del").first().innerText()).toContain('"page": 1');
       await expect.poll(() => data.locator(".add").first().innerText()).toContain('"page": 2');
+      await page.getByRole("region", { name: "Related units" }).getByRole("link", { name: "child" }).click();
       await page
-        .getByRole("region", { name: "Where it came from and went" })
-        .getByRole("link", { name: "child" })
-        .click();
-      await page
-        .getByRole("region", { name: "Where it came from and went" })
+        .getByRole("region", { name: "Related units" })
         .getByRole("link", { name: "u00000" })
         .waitFor();
     },
@@ -386,8 +383,8 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
         await client.settleAttempts(ns, [{ attempt: attempt!.id, action, data: encodeData({ page }) }]);
       }
       const { page, problems } = await stage.open(`#/${ns}/unit/parse/u00000`);
-      await page.getByRole("button", { name: "Run as of 1…" }).click();
-      await dialog(page).getByRole("button", { name: "Run it as of attempt 1" }).click();
+      await page.getByRole("button", { name: "Rerun 1…" }).click();
+      await dialog(page).getByRole("button", { name: "Run again with the data of attempt 1" }).click();
       const unit = async () => (await client.getWorkUnits(ns, "parse", ["u00000"]))[0]!;
       await expect.poll(async () => (await unit()).status).toBe("available");
       expect([decodeData((await unit()).data!), (await unit()).labels]).toEqual([{ page: 1 }, ["eu"]]);
@@ -460,7 +457,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await row(/beat/)
       .getByRole("link", { name: /available/ })
       .click();
-    await page.getByText("it is handed out when a worker asks").waitFor();
+    await page.getByText("waiting for a worker").waitFor();
     await page.goto(`${stage.url}/#/${ns}/schedules`);
     await row(/report/)
       .getByRole("button", { name: "Pause" })
@@ -473,7 +470,10 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await row(/report/)
       .getByRole("link", { name: "report" })
       .click();
-    await page.getByRole("region", { name: "What goes on" }).getByText("It makes its next unit in").waitFor();
+    await page
+      .getByRole("region", { name: "Current state" })
+      .getByText("Its schedule creates the next unit in")
+      .waitFor();
     await page.getByRole("link", { name: "Schedules" }).last().click();
     await expect.poll(() => page.url()).toContain("/schedules");
     expect(problems).toEqual([]);
@@ -501,7 +501,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
       ]);
       const { page, problems } = await stage.open(`#/${ns}/unit/parse/a`);
       await page
-        .getByRole("region", { name: "Facts" })
+        .getByRole("region", { name: "Details" })
         .getByRole("link", { name: "part", exact: true })
         .click();
       const row = (name: RegExp) => page.getByRole("region", { name: "Batches" }).getByRole("row", { name });
@@ -525,7 +525,9 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
       expect((await batch()).failed).toBe(3);
       // the parent batch has no units: an action on it applies to its child batches
       await row(/^all/).getByRole("button", { name: "Retry…" }).click();
-      await dialog(page).getByRole("button", { name: "Retry what failed in 1 batch of all" }).click();
+      await dialog(page)
+        .getByRole("button", { name: "Retry failed units of all and 1 nested batch" })
+        .click();
       await expect.poll(async () => (await batch()).failed).toBe(0);
       expect(problems).toEqual([]);
     },
@@ -542,7 +544,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
       await client.requestAttempts(ns, { worker: "w", workSpecs: ["parse"] });
       const { page, problems } = await stage.open(`#/${ns}/limits`);
       const row = page.getByRole("region", { name: "Limits" }).getByRole("row", { name: /^api/ });
-      await expect.poll(() => row.innerText()).toMatch(/1 of 1[^]*100 in 1 m[^]*when one ends[^]*parse/);
+      await expect.poll(() => row.innerText()).toMatch(/1 of 1[^]*100 per 1 m[^]*when one ends[^]*parse/);
       const stored = async () =>
         (await client.listLimits(ns)).map(({ maxRunning, rate }) => [maxRunning, rate]);
       await row.getByRole("spinbutton").fill("5");
@@ -605,7 +607,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await page.getByRole("progressbar", { name: "Progress" }).waitFor();
     expect(await page.locator(".progress").innerText()).toMatch(/40 %\s*page <b>4<\/b> of 10/);
     await page.getByRole("button", { name: "Cancel…" }).click();
-    await dialog(page).getByLabel("Why").fill("wrong file");
+    await dialog(page).getByLabel("Reason").fill("wrong file");
     await dialog(page).getByRole("button", { name: "Cancel 1 unit of parse" }).click();
     const unit = async () => (await client.getWorkUnits(ns, "parse", ["u00000"]))[0]!;
     await expect.poll(async () => (await unit()).reason).toBe("cancelled");
@@ -622,24 +624,24 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await client.settleAttempts(ns, [{ attempt: attempt!.id, action: "finish" }]);
     const { page } = await stage.open(`#/${ns}/queues`);
     await page.getByRole("row", { name: /done/ }).getByRole("button", { name: "Empty…" }).click();
-    await dialog(page).getByRole("button", { name: "Remove 1 message of done" }).click();
+    await dialog(page).getByRole("button", { name: "Remove 1 message from done" }).click();
     await expect.poll(() => client.countMessages(ns, ["done"])).toEqual([0]);
     await client.lock(ns, { owner: "anna", paths: [["shard", "3"]] });
     await page.goto(`${stage.url}/#/${ns}/locks`);
     await page.getByRole("textbox", { name: "Path of a lock" }).fill("shard/3");
-    await page.getByRole("button", { name: "Look" }).click();
+    await page.getByRole("button", { name: "Look up" }).click();
     await page.getByRole("row", { name: /anna/ }).waitFor();
     await page.getByRole("button", { name: "Release it and all below…" }).click();
     await dialog(page).getByRole("button", { name: "Release shard/3 and all below" }).click();
     await expect.poll(() => client.readLocks(ns, [["shard", "3"]])).toEqual([null]);
   });
 
-  test("an empty namespace shows the way, and each step ticks itself", { timeout }, async () => {
+  test("an empty namespace shows the steps, and checks each off when it is done", { timeout }, async () => {
     const { client } = stage;
     const { page, problems } = await stage.open(`#/${ns}`);
-    await page.getByText("Say what the work is").waitFor();
-    expect(await page.locator(".start li.now").innerText()).toContain("Say what the work is");
-    await page.getByRole("button", { name: "make one here, named hello" }).click();
+    await page.getByText("Define the work").waitFor();
+    expect(await page.locator(".start li.now").innerText()).toContain("Define the work");
+    await page.getByRole("button", { name: "create one here, named hello" }).click();
     await expect.poll(async () => (await client.getWorkSpecs(ns, ["hello"]))[0]?.name).toBe("hello");
     await expect.poll(() => page.locator(".start li.now").innerText()).toContain("Add work");
     await client.addWorkUnits(ns, "hello", [{ name: "a" }]);

@@ -94,9 +94,9 @@ describe.skipIf(noBrowser !== "")(`over time${whySkipped(noBrowser)}`, () => {
       const { page, problems } = await stage.open(`#/filings/spec/parse?at=${from}-${to}`);
       const value = (label: string): Promise<string | null> =>
         card(page).locator(".keys > div", { hasText: label }).first().locator(".v").textContent();
-      await expect.poll(() => value("Took p99"), soon).toMatch(/\d+ (ms|s|m)/);
-      await expect.poll(() => value("Waited p99"), soon).toMatch(/\d+ (ms|s|m)/);
-      await page.getByText("Share of what was handed out").waitFor();
+      await expect.poll(() => value("Run p99"), soon).toMatch(/\d+ (ms|s|m)/);
+      await expect.poll(() => value("Wait p99"), soon).toMatch(/\d+ (ms|s|m)/);
+      await page.getByText("Share of claims").waitFor();
       await stage.client.setNamespace("filings", { share: "time" });
       await page.getByText("Share of worker time").waitFor(soon);
       await stage.client.setNamespace("filings", { share: "choices" });
@@ -118,15 +118,15 @@ describe.skipIf(noBrowser !== "")(`what if${whySkipped(noBrowser)}`, () => {
     const { page, problems } = await stage.open("#/filings/what-if");
     const row = page.getByRole("region", { name: "Work specs" }).getByRole("row", { name: /^parse / });
     await row.waitFor(soon);
-    expect(await row.innerText()).not.toMatch(/none began/);
+    expect(await row.innerText()).not.toMatch(/none started/);
     await page.getByRole("spinbutton", { name: "Slots of python", exact: true }).fill("0");
-    await expect.poll(() => row.innerText(), soon).toMatch(/none began/);
+    await expect.poll(() => row.innerText(), soon).toMatch(/none started/);
     // the URL holds the state: the link shows the same page to another user
     const copy = await stage.open(page.url().slice(page.url().indexOf("#")));
     const there = copy.page.getByRole("region", { name: "Work specs" }).getByRole("row", { name: /^parse / });
-    await expect.poll(() => there.innerText(), soon).toMatch(/none began/);
-    await page.getByRole("button", { name: "As it is now" }).click();
-    await expect.poll(() => row.innerText(), soon).not.toMatch(/none began/);
+    await expect.poll(() => there.innerText(), soon).toMatch(/none started/);
+    await page.getByRole("button", { name: "Reset" }).click();
+    await expect.poll(() => row.innerText(), soon).not.toMatch(/none started/);
     await page.getByRole("spinbutton", { name: "Weight of parse", exact: true }).fill("77");
     await page.getByRole("button", { name: "Set 1 weight…" }).click();
     await page.locator("dialog[open]").getByRole("button", { name: "Set 1 weight", exact: true }).click();

@@ -198,7 +198,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     await page.keyboard.press("h");
     await expect.poll(() => page.url()).not.toContain("/system");
     await page.keyboard.press("?");
-    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    await page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
     await page.keyboard.press("Escape");
     await page.keyboard.press("Control+k");
     await page.keyboard.type("pause ind");
@@ -223,7 +223,7 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     expect(problems).toEqual([]);
   });
 
-  test("shows what happens within a second, and holds the picture on demand", { timeout }, async () => {
+  test("shows what happens within a second, and pauses live updates on demand", { timeout }, async () => {
     const { client } = stage;
     await client.setWorkSpecs("live", [{ data: encodeData({ name: "parse" }) }]);
     await client.addWorkUnits("live", "parse", [{ name: "first" }]);
@@ -248,11 +248,11 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     await page.locator("h2").first().click();
     await client.addWorkUnits("live", "parse", [{ name: "unit 4" }]);
     await expect.poll(() => number.innerText()).toBe("5");
-    // hold the picture while the event of this unit is queued, or the response to its read is in flight
+    // pause live updates while the event of this unit is queued, or the response to its read is in flight
     await client.addWorkUnits("live", "parse", [{ name: "just before" }]);
     await page.waitForTimeout(100);
     await page.keyboard.press("Space");
-    await page.getByRole("button", { name: "Held" }).waitFor();
+    await page.getByRole("button", { name: "Paused" }).waitFor();
     const seen = await number.innerText();
     await client.addWorkUnits("live", "parse", [{ name: "unseen" }]);
     await page.waitForTimeout(3500);

@@ -67,7 +67,7 @@ const pictures: readonly Picture[] = [
     until: "[data-row]",
     act: async (page) => {
       await page.getByRole("checkbox", { name: "Select all on the screen" }).check();
-      const all = page.getByRole("button", { name: /^All .* that match$/ });
+      const all = page.getByRole("button", { name: /^Select all .* matching units$/ });
       if ((await all.count()) > 0) await all.click();
       await page.getByRole("button", { name: "Retry…" }).click();
       await page.locator("dialog[open]").waitFor();

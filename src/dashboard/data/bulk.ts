@@ -121,7 +121,7 @@ async function run(
     }
     change(id, { state: signal.aborted ? "stopped" : "done" });
   } catch (error) {
-    const advice = isTransient(error) ? " Start it again for the rest." : "";
+    const advice = isTransient(error) ? " Start it again to process the rest." : "";
     change(id, { state: "failed", error: messageOf(error) + advice });
   } finally {
     stops.delete(id);

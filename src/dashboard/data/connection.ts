@@ -68,10 +68,10 @@ export const isTransient = (error: unknown): boolean =>
 
 /** A message for people: what went wrong, and what to do about it where that is known. */
 export function sayError(error: unknown): string {
-  if (isForbidden(error)) return `${messageOf(error)}. Sign in with another token, or ask for one that may.`;
-  if (isUnauthorized(error)) return "The token is not known here any more: sign in again.";
-  if (error instanceof RestError && error.status === 429) return "Too many requests; wait a minute.";
-  if (isTransient(error)) return `The daemon does not answer (${messageOf(error)}). It is asked again.`;
+  if (isForbidden(error)) return `${messageOf(error)}. Sign in with a token that has this right.`;
+  if (isUnauthorized(error)) return "The daemon does not accept this token. Sign in again.";
+  if (error instanceof RestError && error.status === 429) return "Too many requests. Wait a minute.";
+  if (isTransient(error)) return `The daemon is not responding (${messageOf(error)}). Retrying.`;
   return messageOf(error);
 }
 

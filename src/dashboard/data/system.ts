@@ -17,7 +17,7 @@ export function useHealth(): UseQueryResult<Health> {
       const start = performance.now();
       try {
         await readText("/readyz");
-        return { ready: true, message: "The store answers.", ms: performance.now() - start };
+        return { ready: true, message: "The store responds.", ms: performance.now() - start };
       } catch (error) {
         return {
           ready: false,

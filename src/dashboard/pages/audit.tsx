@@ -48,7 +48,7 @@ export default function Audit(): ReactNode {
           </Link>
           <span className="grow" />
           <span className="dim">
-            {count(rows.length)} of the newest {count(all.length)}, of this daemon
+            {count(rows.length)} of the newest {count(all.length)} entries of this daemon
           </span>
         </header>
         {(token !== "" || of !== "") && (
@@ -66,11 +66,11 @@ export default function Audit(): ReactNode {
             <Heads
               of={[
                 "Time",
-                "Who",
-                "Did",
+                "Token",
+                "Action",
                 { text: "Namespace", className: "no-phone" },
-                { text: "From", className: "lo" },
-                { text: "Answer", className: "r" },
+                { text: "Address", className: "lo" },
+                { text: "Status", className: "r" },
               ]}
             />
             <tbody>
@@ -117,8 +117,8 @@ export default function Audit(): ReactNode {
         {rows.length === 0 && (
           <p className="blank">
             {all.length === 0
-              ? "Nothing was changed since there are tokens, or the daemon was started with --audit off."
-              : "Nothing of what was read matches. Read older lines, or show all."}
+              ? "No entries yet, or the daemon was started with --audit off."
+              : "No loaded entry matches. Load older entries, or show all."}
           </p>
         )}
         {audit.hasNextPage && (
@@ -129,7 +129,7 @@ export default function Audit(): ReactNode {
               disabled={audit.isFetchingNextPage}
               onClick={() => void audit.fetchNextPage()}
             >
-              Older
+              Load older
             </button>
           </p>
         )}

@@ -67,8 +67,8 @@ export default function Batches(): ReactNode {
       <section className="card blank">
         <h1>There are no batches</h1>
         <p>
-          Units that name a batch when they are added are counted together, and a unit can follow when all of
-          them have ended. The first unit makes the batch:
+          A batch counts the units that are added with its name, and can create a unit when all of them have
+          ended. Adding the first unit creates the batch:
         </p>
         <Command
           text={`curl -d '{"workSpec":"hello","units":[{"name":"a","batch":"monday"}]}' -H 'content-type: application/json' ${location.origin}/v1/namespace/${ns === "" ? "-" : encodeURIComponent(ns)}/add-work-units`}
@@ -86,7 +86,7 @@ export default function Batches(): ReactNode {
           <span className="count quiet">{count(placed.length)}</span>
           <span className="grow" />
           <span className="dim">
-            {batches.data.more ? "the first thousand by name" : `${count(running)} not ended`}
+            {batches.data.more ? "the first thousand by name" : `${count(running)} open`}
           </span>
         </header>
         <div className="scroll">
@@ -168,7 +168,7 @@ function Row(props: {
         <td className="r lo">{number(finished)}</td>
         <td className="lo">
           {then === null ? (
-            <span className="z">nothing</span>
+            <span className="z">none</span>
           ) : (
             <>
               <Link
@@ -189,7 +189,7 @@ function Row(props: {
           {doneTime > 0 ? (
             <Ago time={doneTime} />
           ) : (
-            <span className="dim">{sealed ? "not yet" : "being filled"}</span>
+            <span className="dim">{sealed ? "not yet" : "not sealed"}</span>
           )}
         </td>
         <td className="r do">
@@ -225,7 +225,7 @@ function Inside({ batch }: { batch: BatchRow }): ReactNode {
   const units = useBatchUnits(ns, batch.name, specs);
   if (units.error !== null) return <Trouble text={sayError(units.error)} />;
   if (units.data === undefined) return <span className="dim">counting…</span>;
-  if (units.data.length === 0) return <span className="dim">No unit carries its label.</span>;
+  if (units.data.length === 0) return <span className="dim">No units have its label.</span>;
   return (
     <ul>
       {units.data.map(({ spec, counts }) => (
@@ -255,40 +255,44 @@ function Ask(props: { whole: readonly BatchRow[]; action: BatchAction; onClose: 
   const { whole, action, onClose } = props;
   const batch = whole[0]!;
   const inside = whole.length - 1;
+  const name = visible(batch.name).slice(0, 32);
   const what =
     inside === 0
-      ? plural(counted(whole, action), "unit")
-      : `what ${action === "cancel" ? "has not ended" : "failed"} in ${plural(inside, "batch").replace("batchs", "batches")}`;
-  const name = visible(batch.name).slice(0, 40);
+      ? `${plural(counted(whole, action), "unit")} of ${name}`
+      : `${action === "cancel" ? "open" : "failed"} units of ${name} and ${inside === 1 ? "1 nested batch" : `${count(inside)} nested batches`}`;
   return (
     <Confirm
-      title={`${action === "cancel" ? "Cancel" : "Retry"} ${what} of ${name}`}
+      title={`${action === "cancel" ? "Cancel" : "Retry"} ${what}`}
       danger={action === "cancel"}
       facts={
         action === "cancel"
           ? [
               {
-                term: "Touches",
-                text: "The units of the batch and of those in it that have not ended, those that run included: their tasks are told. They fail.",
+                term: "Affects",
+                text: "All units of this batch and its nested batches that have not ended. They fail; running tasks are asked to stop.",
               },
               {
-                term: "Watch out",
+                term: "Warning",
                 text:
-                  batch.then === null ? "The batch ends." : "The batch ends, and what follows it is made.",
+                  batch.then === null
+                    ? "The batch ends."
+                    : batch.then.on === "finished"
+                      ? "The batch ends. Its follow-up unit is created only when all units have finished."
+                      : "The batch ends, and its follow-up unit is created.",
               },
-              { term: "Way back", text: "Retry the batch: the units that failed are done again." },
+              { term: "Undo", text: "Retry the batch: its failed units run again." },
             ]
           : [
               {
-                term: "Touches",
-                text: "The units of the batch and of those in it that failed. They become available.",
+                term: "Affects",
+                text: "All failed units of this batch and its nested batches. They become available.",
               },
               {
-                term: "Watch out",
+                term: "Warning",
                 text:
                   batch.doneTime > 0
-                    ? "The batch has ended: what follows it is not made again."
-                    : "If the cause is still there they will fail again.",
+                    ? "The batch has ended: its follow-up unit is not created again."
+                    : "They fail again if the cause is not fixed.",
               },
             ]
       }

@@ -79,9 +79,9 @@ export default function Flow(): ReactNode {
   if (specs.length === 0)
     return (
       <section className="card blank">
-        <h1>There are no work specs yet</h1>
+        <h1>No work specs yet</h1>
         <p>
-          A flow file says which there are, and by <code>then</code> which follows which:
+          A flow file defines work specs, and links them by <code>then</code>:
         </p>
         <Command text="coordinate flow examples/flows/chain.yaml" />
       </section>
@@ -121,7 +121,7 @@ export default function Flow(): ReactNode {
       {inFlow.length > 0 && (
         <section className="card flow" aria-label="Flow">
           <header>
-            <h2>{plural(inFlow.length, "work spec")} in a chain</h2>
+            <h2>{plural(inFlow.length, "linked work spec")}</h2>
             <span className="dim">
               {plural(links.length, "link")} by <code>then</code>
             </span>
@@ -139,7 +139,7 @@ export default function Flow(): ReactNode {
                 <Icon name="failed" />
               </span>
               failed <span className="ew" />
-              wider is faster
+              wider: higher rate
             </div>
           </header>
           <div className="canvas" tabIndex={0} role="group" aria-label="Graph of work specs">
@@ -186,7 +186,7 @@ export default function Flow(): ReactNode {
                 </span>
                 <span className="r">
                   {count(spec.counts.available + spec.counts.delayed + spec.counts.blocked)}{" "}
-                  <span className="dim">wait</span>
+                  <span className="dim">waiting</span>
                 </span>
                 <span className="r">
                   {rate(spec.rates.out)}
@@ -198,9 +198,9 @@ export default function Flow(): ReactNode {
         </section>
       )}
       {troubled.length > 0 && (
-        <section className="card" aria-label="In words">
+        <section className="card" aria-label="Needs attention">
           <header>
-            <h2>In words</h2>
+            <h2>Needs attention</h2>
             <span className="grow" />
             <span className="dim">from explain and the counts</span>
           </header>
@@ -217,7 +217,7 @@ export default function Flow(): ReactNode {
                   <Sentence words={spec.condition!.cause} /> {holdsBack(spec, look.byName)}
                 </span>
                 <Link to={{ ns, page: "spec", spec: spec.name }} className="btn s q">
-                  See it
+                  View
                 </Link>
               </li>
             ))}
@@ -236,7 +236,7 @@ function holdsBack({ meta, rates }: SpecRow, byName: ReadonlyMap<string, SpecRow
   if (rates.finished > 0 || !byName.has(meta.nextWorkSpecName)) return null;
   return (
     <>
-      It gives <Name text={meta.nextWorkSpecName} max={30} /> nothing.
+      It passes no units on to <Name text={meta.nextWorkSpecName} max={30} />.
     </>
   );
 }
@@ -251,11 +251,11 @@ function SpecBox({ data: { spec, max, ns } }: NodeProps<SpecNode>): ReactNode {
       : text === "grows"
         ? `waiting +${rate(value)}/s`
         : text === "empty"
-          ? "nothing waits"
+          ? "nothing waiting"
           : text === "paused"
             ? "paused"
             : text === "never"
-              ? "nothing ends"
+              ? "no progress"
               : "";
   const level = condition === null ? "" : condition.level === "critical" ? "crit" : "warn";
   const number = (status: "available" | "pending" | "failed", label: string, shown: number): ReactNode => (

@@ -46,7 +46,7 @@ export function Home(): ReactNode {
             <span className="dim">
               {attention.length === specs.length
                 ? "no other work specs"
-                : `${plural(specs.length - attention.length, "other work spec")} ${specs.length - attention.length === 1 ? "is" : "are"} well`}
+                : `${plural(specs.length - attention.length, "other work spec")} ${specs.length - attention.length === 1 ? "is" : "are"} healthy`}
             </span>
           </header>
           <ul className="att">
@@ -122,7 +122,7 @@ function AttentionRow(props: {
   };
   const resume = (): void => {
     void undo.run({
-      did: `${spec.name} runs again`,
+      did: `${spec.name} resumed`,
       act: () => setMeta(ns, spec.name, { paused: false }),
       back: () => setMeta(ns, spec.name, { paused: true }),
       after: () => changed("specs", "counts", "explain"),
@@ -175,16 +175,16 @@ function AttentionRow(props: {
 }
 
 const nextWords: Readonly<Record<Condition["kind"], string>> = {
-  nobody: "Who can run it",
-  breaker: "See why",
+  nobody: "View workers",
+  breaker: "View details",
   failing: "Failure groups",
   failed: "Failure groups",
-  stuck: "Why",
-  leases: "See the workers",
-  behind: "See why",
-  paused: "See it",
+  stuck: "View details",
+  leases: "View workers",
+  behind: "View details",
+  paused: "View details",
   no_weight: "Set weight",
-  late: "See it",
+  late: "View details",
 };
 
 function nextOf(ns: string, spec: string, { kind }: Condition): Route {
@@ -193,21 +193,7 @@ function nextOf(ns: string, spec: string, { kind }: Condition): Route {
 }
 
 function WholeNamespace(): ReactNode {
-  const { ns } = useHere();
-  return (
-    <TimeLine
-      spec={null}
-      title={
-        ns === "" ? (
-          "All of it"
-        ) : (
-          <>
-            All of <Name text={ns} max={40} />
-          </>
-        )
-      }
-    />
-  );
+  return <TimeLine spec={null} title="All work specs" />;
 }
 
 type SortKey =
@@ -321,7 +307,7 @@ function WorkSpecs(props: {
                 ? head(
                     "name",
                     <>
-                      Work spec <span className="dim">by need</span>
+                      Work spec <span className="dim">by urgency</span>
                     </>,
                   )
                 : head("need", "Work spec")}
@@ -354,16 +340,16 @@ function WorkSpecs(props: {
       </div>
       {find === "" && rows.length < specs.length && (
         <p className="blank dim">
-          {sort === "need" ? "Those in most need" : "The first"}: {count(rows.length)} of{" "}
-          {count(specs.length)}.{" "}
+          Showing {count(rows.length)} of {count(specs.length)}
+          {sort === "need" && ", most urgent first"}.{" "}
           <Link to={{ ...route, filters: { ...route.filters, rows: "all" } }} className="l">
             Show all
           </Link>
         </p>
       )}
-      {find !== "" && rows.length === 0 && <p className="blank">No work spec has that in its name.</p>}
+      {find !== "" && rows.length === 0 && <p className="blank">No work spec name contains this text.</p>}
       {specs.length >= maxSpecs && (
-        <p className="blank dim">The first {count(maxSpecs)} by name are looked at.</p>
+        <p className="blank dim">Only the first {count(maxSpecs)} work specs by name are shown.</p>
       )}
     </section>
   );
@@ -392,14 +378,14 @@ function WorkSpecRow({ spec, max, sparks }: { spec: SpecRow; max: number; sparks
           </Link>
           {condition !== null && <span className={`cond ${tone}`}>{condition.title}</span>}
           {condition === null && meta.continuous && (
-            <span className="unit-s" title="continuous: makes units of its own">
+            <span className="unit-s" title="continuous: creates its own units">
               <Icon name="cont" /> {duration(meta.intervalMs)}
             </span>
           )}
         </span>
       </td>
       <td className="c-mob">
-        {waits.toLocaleString("en-US")} wait
+        {waits.toLocaleString("en-US")} waiting
         {counts.failed > 0 && ` · ${counts.failed.toLocaleString("en-US")} failed`}
       </td>
       <td className="c-bar">

@@ -79,7 +79,7 @@ export default function Jobs(): ReactNode {
                 { text: "Category", className: "l9" },
                 { text: "Action", className: "l12" },
                 { text: "Error", className: "l9" },
-                { text: "Ran", className: "r l9" },
+                { text: "Run time", className: "r l9" },
                 { text: "Scheduled", className: "r" },
               ]}
             />
@@ -130,11 +130,11 @@ export default function Jobs(): ReactNode {
           </table>
         </div>
         {jobs.data?.jobs.length === 0 && (
-          <p className="blank">No job matches. Take a longer time, or another state.</p>
+          <p className="blank">No jobs match. Choose a longer time range or another state.</p>
         )}
         {jobs.data?.more === true && (
           <p className="blank dim">
-            There are more than are shown: take a shorter time, or look among the units.
+            Not all jobs are shown. Choose a shorter time range, or search the units.
           </p>
         )}
       </section>

@@ -30,8 +30,8 @@ export default function Limits(): ReactNode {
       <section className="card blank">
         <h1>There are no shared limits</h1>
         <p>
-          A limit that several work specs share, such as that of a service which all of them call, is defined
-          on the namespace, and named by their key <code>limits</code>. In a flow file:
+          Work specs can share a limit, for example for a service that all of them call. Define it on the
+          namespace, and name it in their key <code>limits</code>. In a flow file:
         </p>
         <pre className="sample">{`flows:
   fetch: { min_gb: 1, limits: [api.example] }
@@ -49,7 +49,7 @@ limits:
           <h2>Limits</h2>
           <span className="count quiet">{count(rows.length)}</span>
           <span className="grow" />
-          <span className="dim">{full === 0 ? "none is full" : `${count(full)} full`}</span>
+          <span className="dim">{full === 0 ? "none full" : `${count(full)} full`}</span>
         </header>
         <div className="scroll">
           <table>
@@ -58,9 +58,9 @@ limits:
                 "Limit",
                 "Running",
                 { text: "Rate", className: "lo" },
-                { text: "Next may begin", className: "lo" },
+                { text: "Next start", className: "lo" },
                 "Work specs",
-                { text: "At most", className: "r lo" },
+                { text: "Max. running", className: "r lo" },
               ]}
             />
             <tbody>
@@ -79,7 +79,7 @@ function Row({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNode 
   const { ns } = useHere();
   const now = useNow();
   const { name, maxRunning, running, rate, nextTime, workSpecs } = limit;
-  const said = maxRunning === 0 ? `${count(running)} run` : `${count(running)} of ${count(maxRunning)}`;
+  const said = maxRunning === 0 ? `${count(running)} running` : `${count(running)} of ${count(maxRunning)}`;
   return (
     <tr data-row tabIndex={-1}>
       <td className="strong">
@@ -93,7 +93,7 @@ function Row({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNode 
         )}
         <span className={isFull(limit) ? "strong" : "dim"}>{said}</span>
       </td>
-      <td className="lo">{hasRate(rate) ? rateWords(rate) : <span className="z">any</span>}</td>
+      <td className="lo">{hasRate(rate) ? rateWords(rate) : <span className="z">no limit</span>}</td>
       <td className="mid lo">
         {isFull(limit) ? (
           "when one ends"
@@ -126,14 +126,14 @@ function AtMost({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNo
   const { ns, may, changed } = useHere();
   const [text, setText] = useState<string | null>(null);
   const { name, maxRunning, rate } = limit;
-  const words = (value: number): string => (value === 0 ? "any number" : count(value));
-  if (!may("write")) return maxRunning === 0 ? <span className="z">any</span> : count(maxRunning);
+  const words = (value: number): string => (value === 0 ? "unlimited" : count(value));
+  if (!may("write")) return maxRunning === 0 ? <span className="z">no limit</span> : count(maxRunning);
   const store = (): void => {
     const value = Number(text ?? maxRunning);
     setText(null);
     if (!Number.isSafeInteger(value) || value < 0 || value === maxRunning) return;
     void undo.run({
-      did: `${words(value)} may run under ${visible(name)}; it was ${words(maxRunning)}`,
+      did: `max_running of ${visible(name)} set to ${words(value)} (was ${words(maxRunning)})`,
       act: () => setLimit(ns, { name, maxRunning: value, rate }),
       back: () => setLimit(ns, { name, maxRunning, rate }),
       after: () => changed("limits", "explain"),
@@ -143,8 +143,8 @@ function AtMost({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNo
     <input
       type="number"
       min={0}
-      aria-label={`Units that may run under ${visible(name)}; 0 is any number`}
-      title="0 is any number"
+      aria-label={`Maximum running units under ${visible(name)}; 0 is unlimited`}
+      title="0 is unlimited"
       value={text ?? String(maxRunning)}
       onChange={(event) => setText(event.target.value)}
       onBlur={store}

@@ -9,6 +9,7 @@ import { Icon } from "../parts/icon.tsx";
 import { Command, Name, Trouble } from "../parts/text.tsx";
 import { go } from "../route.ts";
 import { Heads } from "../parts/heads.tsx";
+import "./units.css";
 
 const readPath = (text: string): string[] => text.split("/").filter((label) => label !== "");
 
@@ -33,7 +34,7 @@ export default function Locks(): ReactNode {
             data-search
             className="mono"
             aria-label="Path of a lock"
-            placeholder="A path: shard/3"
+            placeholder="Path of a lock, such as shard/3"
             value={text}
             spellCheck={false}
             onChange={(event) => setText(event.target.value)}
@@ -41,20 +42,20 @@ export default function Locks(): ReactNode {
           <kbd>/</kbd>
         </div>
         <button type="submit" className="btn">
-          Look
+          Look up
         </button>
       </form>
       {locks.error !== null && <Trouble text={sayError(locks.error)} />}
       {path.length === 0 ? (
         <section className="card blank">
           <p>
-            A lock is held on a path of a tree, by an owner, until a deadline. It cannot be taken while
-            anything above or below it is locked. Look one up by its path, or run something under one:
+            A lock covers a path in a tree. Its owner holds it until a deadline. A path cannot be locked while
+            a path above or below it is locked. Look up a path, or run a command under a lock:
           </p>
           <Command text="coordinate lock shard/3 -- ./nightly.sh" />
         </section>
       ) : (
-        <section className="card" aria-label="Who holds it">
+        <section className="card" aria-label="Holders">
           <header>
             <h2>
               <Name text={path.join(" / ")} max={80} />
@@ -76,7 +77,7 @@ export default function Locks(): ReactNode {
                   </td>
                   <td>
                     {lock.owner === null ? (
-                      <span className="z">nobody</span>
+                      <span className="z">not locked</span>
                     ) : (
                       <b>
                         <Name text={lock.owner} max={60} />
@@ -94,9 +95,9 @@ export default function Locks(): ReactNode {
           title={`Release ${visible(path.join("/")).slice(0, 60)} and all below`}
           danger
           facts={[
-            { term: "Touches", text: "Every lock at this path and below it, whoever holds it." },
-            { term: "Watch out", text: "An owner that still runs learns of it only when it renews." },
-            { term: "Way back", text: "None: owners must take their locks again." },
+            { term: "Affects", text: "All locks at this path and below it, of any owner." },
+            { term: "Warning", text: "An owner that is still running notices only when it renews its lock." },
+            { term: "Undo", text: "Not possible. Owners must acquire their locks again." },
           ]}
           run={async () => {
             await clearLocks(ns, path);

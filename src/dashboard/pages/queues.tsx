@@ -21,7 +21,7 @@ export default function Queues(): ReactNode {
       <section className="card blank">
         <h1>No queue has messages</h1>
         <p>
-          A unit that names a queue leaves a message there when it ends. A queue exists while it has messages.
+          When a unit that names a queue ends, the queue gets a message. A queue exists while it has messages.
         </p>
         <Command
           text={`curl -d '{"workSpec":"hello","units":[{"name":"a","queues":["done"]}]}' -H 'content-type: application/json' ${location.origin}/v1/namespace/${ns === "" ? "-" : encodeURIComponent(ns)}/add-work-units`}
@@ -36,7 +36,7 @@ export default function Queues(): ReactNode {
           <h2>Queues</h2>
           <span className="count quiet">{count(rows.length)}</span>
           <span className="grow" />
-          <span className="dim">{more ? "the first thousand by name" : "those that have messages"}</span>
+          <span className="dim">{more ? "the first thousand by name" : "only queues with messages"}</span>
         </header>
         <div className="scroll">
           <table>
@@ -73,20 +73,20 @@ export default function Queues(): ReactNode {
       </section>
       {asked !== null && (
         <Confirm
-          title={`Remove ${plural(asked.messages, "message")} of ${visible(asked.name).slice(0, 40)}`}
+          title={`Remove ${plural(asked.messages, "message")} from ${visible(asked.name).slice(0, 40)}`}
           danger
           {...(asked.messages > 1000 && { typed: asked.name })}
           facts={[
             {
-              term: "Touches",
+              term: "Affects",
               text: (
                 <>
-                  All messages of the queue: <b>{count(asked.messages)}</b> now, and those that come while it
+                  All messages in the queue: <b>{count(asked.messages)}</b> now, and any that arrive while it
                   is emptied.
                 </>
               ),
             },
-            { term: "Way back", text: "None. The units that they tell of stay as they are." },
+            { term: "Undo", text: "Not possible. The units of the messages do not change." },
           ]}
           run={async () => {
             await clearQueue(ns, asked.name);

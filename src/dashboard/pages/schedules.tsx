@@ -45,8 +45,8 @@ export default function Schedules(): ReactNode {
       <section className="card blank">
         <h1>No work spec has a schedule</h1>
         <p>
-          A work spec with a <code>schedule</code> makes a unit by the clock: by a cron expression in any time
-          zone, every so often, or on dates. In a flow file:
+          A work spec with a <code>schedule</code> creates units at set times: by a cron expression in any
+          time zone, at an interval, or on given dates. In a flow file:
         </p>
         <pre className="sample">{`flows:
   report:
@@ -62,7 +62,7 @@ export default function Schedules(): ReactNode {
           <h2>Schedules</h2>
           <span className="count quiet">{count(rows.length)}</span>
           <span className="grow" />
-          <span className="dim">times of this browser</span>
+          <span className="dim">in the time zone of this browser</span>
         </header>
         <div className="scroll">
           <table>
@@ -71,8 +71,8 @@ export default function Schedules(): ReactNode {
                 "Work spec",
                 { text: "Schedule", className: "lo" },
                 "Last run",
-                "Next",
-                { text: "And then", className: "lo" },
+                "Next run",
+                { text: "Later runs", className: "lo" },
                 { text: "Actions", className: "r", hidden: true },
               ]}
             />
@@ -95,7 +95,7 @@ function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: 
   const { name, meta } = spec;
   const pause = (paused: boolean): void => {
     void undo.run({
-      did: paused ? `${name} is paused: it makes no units` : `${name} runs again`,
+      did: paused ? `${name} paused: it creates no units` : `${name} resumed`,
       act: () => setMeta(ns, name, { paused }),
       back: () => setMeta(ns, name, { paused: !paused }),
       after: () => changed("specs", "counts", "explain"),
@@ -110,7 +110,7 @@ function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: 
     <tr data-row tabIndex={-1}>
       <td className="strong">
         <span className={meta.paused ? "t-blocked" : "ok"}>
-          <Icon name={meta.paused ? "paused" : "ok"} label={meta.paused ? "paused" : "runs"} />
+          <Icon name={meta.paused ? "paused" : "ok"} label={meta.paused ? "paused" : "active"} />
         </span>{" "}
         <Link to={{ ns, page: "spec", spec: name }}>
           <Name text={name} max={32} />
@@ -129,7 +129,7 @@ function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: 
         ) : runs[0] === undefined ? (
           <span className="z">never</span>
         ) : runs[0] <= now ? (
-          "when a worker asks"
+          "due now"
         ) : (
           <Ago time={runs[0]} />
         )}

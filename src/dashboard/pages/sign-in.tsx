@@ -10,7 +10,7 @@ export function SignIn({ refused }: { refused: string | null }): ReactNode {
       <div className="start">
         <div className="hd">
           <h1>Sign in to Coordinate</h1>
-          <p>This daemon asks for a token. It stays in this tab and is forgotten when you close it.</p>
+          <p>This daemon requires a token. It is kept in this tab until you close it.</p>
         </div>
         <form
           className="card sign-in"
@@ -36,8 +36,8 @@ export function SignIn({ refused }: { refused: string | null }): ReactNode {
             </button>
           </div>
           {refused !== null && <Trouble text={refused} />}
-          <p className="dim">On the machine of the daemon, this makes one that may look and steer:</p>
-          <Command text="coordinate token create dashboard --grant '*:write,work'" />
+          <p className="dim">To create a token, run this on the machine of the daemon:</p>
+          <Command text="coordinate token create --name dashboard --scope write --scope work" />
         </form>
       </div>
     </main>

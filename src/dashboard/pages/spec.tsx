@@ -35,7 +35,7 @@ export default function Spec(): ReactNode {
           There is no work spec <Name text={name} />
         </h1>
         <p>
-          It was deleted, or never set.{" "}
+          It was deleted, or never created.{" "}
           <Link to={{ ns, page: "home" }} className="l">
             All work specs
           </Link>
@@ -56,7 +56,7 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
   const held = meta.paused || isTripped(meta);
   const pause = (paused: boolean): void => {
     void undo.run({
-      did: paused ? `${name} is paused: what runs goes on, nothing more is handed out` : `${name} runs again`,
+      did: paused ? `${name} paused: running units continue, no more are handed out` : `${name} resumed`,
       act: () => setMeta(ns, name, { paused }),
       back: () => setMeta(ns, name, { paused: !paused }),
       after: () => changed("specs", "counts", "explain"),
@@ -78,10 +78,10 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
           <p>
             {description !== "" && `${visible(description)} `}
             {meta.nextWorkSpecName === "" ? (
-              description === "" && "Nothing follows it."
+              description === "" && "No next work spec."
             ) : (
               <>
-                Then{" "}
+                Next:{" "}
                 <Link to={{ ns, page: "spec", spec: meta.nextWorkSpecName }} className="l">
                   <Name text={meta.nextWorkSpecName} />
                 </Link>
@@ -139,7 +139,7 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
             </div>
           ))}
           <div>
-            <dt>Oldest waiting</dt>
+            <dt>Oldest wait</dt>
             <dd>
               {spec.waitingSince === 0 ? <span className="z">none</span> : <Age since={spec.waitingSince} />}
             </dd>
@@ -178,16 +178,16 @@ function DeleteSpec({ spec, onClose }: { spec: SpecRow; onClose: () => void }): 
       {...(all > 1000 && { typed: name })}
       facts={[
         {
-          term: "Touches",
+          term: "Affects",
           text: (
             <>
               The work spec, its <b>{count(all)}</b> units and all their attempts.{" "}
               {counts.pending > 0 &&
-                `${count(counts.pending)} of them run now: what their workers say at the end is refused.`}
+                `${count(counts.pending)} of them are running: their results will be rejected.`}
             </>
           ),
         },
-        { term: "Way back", text: "None. Export the units first if you may need them." },
+        { term: "Undo", text: "Not possible. Export the units first if you may need them." },
       ]}
       run={async () => {
         await client.deleteWorkSpecs(ns, [name]);
@@ -214,12 +214,12 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
       (counts.available + counts.pending > 0 || name === spec.name),
   );
   const { started } = useSparks(ns);
-  // the units handed out in the last hour tell more than the few that run now
-  const handed = rivals.reduce((sum, { name }) => sum + (started.get(name) ?? 0), 0);
-  const words = spec.explained?.share === "time" ? timeWords : handed > 0 ? handedWords : runningWords;
+  // the claims of the last hour tell more than the few units that run now
+  const claimed = rivals.reduce((sum, { name }) => sum + (started.get(name) ?? 0), 0);
+  const words = spec.explained?.share === "time" ? timeWords : claimed > 0 ? claimWords : runningWords;
   const measuredOf = ({ name, counts, explained }: SpecRow): number => {
     if (words === timeWords) return explained?.measuredShare ?? 0;
-    return words === handedWords ? (started.get(name) ?? 0) : counts.pending;
+    return words === claimWords ? (started.get(name) ?? 0) : counts.pending;
   };
   const measured = rivals.reduce((sum, rival) => sum + measuredOf(rival), 0);
   const weight = rivals.reduce((sum, { meta }) => sum + meta.weight, 0);
@@ -269,5 +269,5 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
 }
 
 const timeWords = { what: "worker time", when: "last minutes", column: "time" };
-const handedWords = { what: "what was handed out", when: "last hour", column: "handed" };
-const runningWords = { what: "what runs", when: "now", column: "runs" };
+const claimWords = { what: "claims", when: "last hour", column: "claims" };
+const runningWords = { what: "running units", when: "now", column: "running" };

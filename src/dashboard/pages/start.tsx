@@ -33,25 +33,25 @@ export function Start({ ns }: { ns: string }): ReactNode {
   const done = [true, (look.specs?.length ?? 0) > 0, look.units > 0, (look.workers ?? 0) > 0];
   const now = done.indexOf(false);
   const store = {
-    memory: "With a store in memory: what is in it goes when the daemon stops.",
-    sqlite: "With an embedded store in a file. Nothing else is needed.",
-    postgres: "On PostgreSQL; other daemons may share it.",
+    memory: "It keeps its data in memory. The data is lost when the daemon stops.",
+    sqlite: "It keeps its data in an SQLite file. No database server is needed.",
+    postgres: "It keeps its data in PostgreSQL. Other daemons can share the database.",
   }[session.store];
   const steps = [
-    { title: "A daemon runs", text: store ?? "", command: null },
+    { title: "The daemon is running", text: store ?? "", command: null },
     {
-      title: "Say what the work is",
-      text: "A work spec describes a family of jobs. A flow file has one or many.",
+      title: "Define the work",
+      text: "A work spec describes one kind of job. A flow file defines one or more.",
       command: `coordinate${inNamespace} flow examples/flows/chain.yaml`,
     },
     {
       title: "Add work",
-      text: "Units are the jobs. One line each in a file, by the million if you like.",
+      text: "Units are the jobs themselves: one line each in a file, up to millions of them.",
       command: `coordinate${inNamespace} addwork ${spec} -u names.jsonl`,
     },
     {
       title: "Run it",
-      text: "A worker asks for units, runs them, and says how they ended. Start as many as you want.",
+      text: "A worker claims units, runs them and reports the results. Start as many as you need.",
       command: `coordinate${inNamespace} worker --tasks ./tasks.js`,
     },
   ];
@@ -60,7 +60,7 @@ export function Start({ ns }: { ns: string }): ReactNode {
     <div className="start">
       <div className="hd">
         <h1>{nsTitle(ns)} is empty</h1>
-        <p>Four steps to a first result. This page follows along: each step ticks itself when it happens.</p>
+        <p>Four steps to a first result. This page checks off each step when it is done.</p>
       </div>
       <section className="card">
         <ol>
@@ -75,7 +75,7 @@ export function Start({ ns }: { ns: string }): ReactNode {
                   <p className="or">
                     or{" "}
                     <button type="button" className="plain l" disabled={busy} onClick={() => void makeSpec()}>
-                      make one here, named hello
+                      create one here, named hello
                     </button>
                   </p>
                 )}
@@ -94,7 +94,7 @@ export function Start({ ns }: { ns: string }): ReactNode {
         <footer>
           <span className="pulse" />
           <span>
-            Waiting for {waitsFor} of <b>{nsTitle(ns)}</b>
+            Waiting for {waitsFor} in <b>{nsTitle(ns)}</b>
           </span>
           <span className="grow" />
           <span>

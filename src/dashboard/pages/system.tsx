@@ -11,7 +11,7 @@ import { Heads } from "../parts/heads.tsx";
 
 const ms = (value: number): string =>
   value === Infinity
-    ? "over the last bound"
+    ? "above the largest bucket"
     : value < 1
       ? `${Math.round(value * 1000)} µs`
       : value < 100
@@ -53,7 +53,7 @@ export default function System(): ReactNode {
             <dd>{visible(session.version)}</dd>
           </div>
           <div>
-            <dt>Up for</dt>
+            <dt>Uptime</dt>
             <dd>
               <Age since={session.started} />
             </dd>
@@ -67,13 +67,13 @@ export default function System(): ReactNode {
                 </dd>
               </div>
               <div>
-                <dt>Event loop lag, p99</dt>
+                <dt>Loop lag, p99</dt>
                 <dd>
                   {ms(figures.data.loopP99Ms)} <small>mean {ms(figures.data.loopMeanMs)}</small>
                 </dd>
               </div>
               <div>
-                <dt>Open waits</dt>
+                <dt>Long polls</dt>
                 <dd>
                   {count(figures.data.waitingRequests)}{" "}
                   <small>{plural(figures.data.watchers, "watcher")}</small>
@@ -84,19 +84,19 @@ export default function System(): ReactNode {
         </dl>
       </section>
       {ready === false && (
-        <Trouble text={`${health.data?.message ?? ""} Look at the daemon's log, and at the store.`} />
+        <Trouble text={`${health.data?.message ?? ""} Check the log of the daemon, and the store.`} />
       )}
       <div className="cols">
         <section className="card" aria-label="Verbs">
           <header>
             <h2>Verbs</h2>
             <span className="grow" />
-            <span className="dim">since the daemon started, waits for work left out</span>
+            <span className="dim">since the daemon started, without time spent waiting for work</span>
           </header>
           {!mayRead && (
             <p className="blank dim">
               {session.metrics
-                ? "Figures need a token that may read all namespaces."
+                ? "Metrics need a token that can read all namespaces."
                 : "This daemon was started without metrics."}
             </p>
           )}
@@ -110,7 +110,7 @@ export default function System(): ReactNode {
                     { text: "Calls", className: "r" },
                     { text: "Mean", className: "r" },
                     { text: "p99 below", className: "r" },
-                    { text: "Refused or failed", className: "r" },
+                    { text: "Errors", className: "r" },
                   ]}
                 />
                 <tbody>
@@ -137,9 +137,9 @@ export default function System(): ReactNode {
           )}
         </section>
         <div className="stack">
-          <section className="card" aria-label="You">
+          <section className="card" aria-label="Your access">
             <header>
-              <h2>You</h2>
+              <h2>Your access</h2>
             </header>
             <dl className="fx">
               <div>
@@ -148,17 +148,17 @@ export default function System(): ReactNode {
                   {session.secured ? (
                     <code>{visible(session.token)}</code>
                   ) : (
-                    <span className="dim">none is asked for</span>
+                    <span className="dim">not required</span>
                   )}
                 </dd>
               </div>
               <div>
-                <dt>May here</dt>
-                <dd>{session.scopes.join(", ") || "nothing"}</dd>
+                <dt>Here</dt>
+                <dd>{session.scopes.join(", ") || "none"}</dd>
               </div>
               <div>
-                <dt>May anywhere</dt>
-                <dd>{session.everywhere.join(", ") || "nothing"}</dd>
+                <dt>Everywhere</dt>
+                <dd>{session.everywhere.join(", ") || "none"}</dd>
               </div>
             </dl>
           </section>
@@ -176,7 +176,7 @@ export default function System(): ReactNode {
                   <span className="dim">
                     {settings.policy}
                     {settings.share === "time" && ", shares of worker time"}
-                    {settings.desired !== "run" && `, asked to ${settings.desired}`}
+                    {settings.desired !== "run" && `, workers asked to ${settings.desired}`}
                   </span>
                   {name === ns && <span className="lab">here</span>}
                 </li>
@@ -184,7 +184,7 @@ export default function System(): ReactNode {
             </ul>
           </section>
           <p className="dim">
-            The interface of this daemon is described at{" "}
+            The API of this daemon is described at{" "}
             <a className="l" href="/docs">
               /docs
             </a>

@@ -25,7 +25,7 @@ export default function Tokens(): ReactNode {
           <h2>Tokens</h2>
           <span className="count quiet">{count(tokens.data.length)}</span>
           <span className="grow" />
-          <span className="dim">the text of a token is shown once, when it is made</span>
+          <span className="dim">a token is shown only once, when it is created</span>
         </header>
         <div className="scroll">
           <table>
@@ -33,9 +33,9 @@ export default function Tokens(): ReactNode {
               of={[
                 "Name",
                 { text: "Id", className: "lo" },
-                "May",
-                { text: "Made", className: "r lo" },
-                { text: "Ends", className: "r lo" },
+                "Access",
+                { text: "Created", className: "r lo" },
+                { text: "Expires", className: "r lo" },
                 { text: "Actions", className: "r", hidden: true },
               ]}
             />
@@ -59,7 +59,7 @@ export default function Tokens(): ReactNode {
                       </span>
                     ))}{" "}
                     {token.expires > 0 && token.expires <= now && (
-                      <span className="narrow t-failed">ended</span>
+                      <span className="narrow t-failed">expired</span>
                     )}
                   </td>
                   <td className="r mid lo">
@@ -68,7 +68,7 @@ export default function Tokens(): ReactNode {
                   <td className="r mid lo">
                     {token.expires > 0 && token.expires <= now ? (
                       <span className="t-failed">
-                        ended <Ago time={token.expires} />
+                        expired <Ago time={token.expires} />
                       </span>
                     ) : (
                       <Ago time={token.expires} />
@@ -85,7 +85,7 @@ export default function Tokens(): ReactNode {
           </table>
         </div>
         <div className="blank">
-          <p>Tokens are made on the machine of the daemon:</p>
+          <p>To create a token, run this on the machine of the daemon:</p>
           <Command text="coordinate token create --name NAME --namespace NAMESPACE --scope work" />
         </div>
       </section>
@@ -95,13 +95,13 @@ export default function Tokens(): ReactNode {
           danger
           facts={[
             {
-              term: "Does",
-              text: "Within a second every request with this token is refused. What its workers hold goes to others when the leases end.",
+              term: "Effect",
+              text: "Within a second, all requests with this token are rejected. Other workers can claim the units that its workers hold when their leases expire.",
             },
             ...(asked.id === session.token
-              ? [{ term: "Watch out", text: "It is the token that you have signed in with." }]
+              ? [{ term: "Warning", text: "You are signed in with this token." }]
               : []),
-            { term: "Way back", text: "None. Make another token and give it to whoever used this one." },
+            { term: "Undo", text: "Not possible. Create a new token for those who used this one." },
           ]}
           run={async () => {
             await revoke(asked.id);

@@ -36,7 +36,7 @@ export default function Unit(): ReactNode {
           There is no unit <Name text={name} mono />
         </h1>
         <p>
-          It was deleted, retired, or never added to <Name text={spec} />.{" "}
+          It was deleted, removed by retention, or never added to <Name text={spec} />.{" "}
           <Link to={{ ns, page: "units", spec }} className="l">
             Units of <Name text={spec} />
           </Link>
@@ -127,17 +127,20 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
       </div>
       {runAs !== null && (
         <Confirm
-          title={`Run it as of attempt ${runAs.number}`}
+          title={`Run again with the data of attempt ${runAs.number}`}
           facts={[
             {
-              term: "Does",
-              text: `The data of the unit becomes what attempt ${runAs.number} has, of ${clockTime(runAs.endTime > 0 ? runAs.endTime : runAs.startTime)}, and the unit is available. Priority, labels, queues and dependencies stay.`,
+              term: "Effect",
+              text: `Replaces the unit's data with the data of attempt ${runAs.number}, from ${clockTime(runAs.endTime > 0 ? runAs.endTime : runAs.startTime)}, and makes the unit available. Priority, labels, queues and dependencies do not change.`,
             },
             {
-              term: "Watch out",
-              text: "The data that the unit has now is replaced. Copy it first if no attempt has it.",
+              term: "Warning",
+              text: "The current data is lost unless an attempt has it. Copy it first if you may need it.",
             },
-            { term: "Way back", text: "Run it as of another attempt: each keeps its own data." },
+            {
+              term: "Undo",
+              text: "Run it again with the data of another attempt: each attempt keeps its data.",
+            },
           ]}
           run={async () => {
             await client.addWorkUnits(ns, unit.workSpec, [
@@ -155,12 +158,12 @@ function Shown({ look }: { look: UnitLook }): ReactNode {
           title="Give the unit back"
           facts={[
             {
-              term: "Does",
-              text: "The lease of the running attempt ends now, and another worker may be given the unit.",
+              term: "Effect",
+              text: "The lease of the running attempt ends now. Another worker can then claim the unit.",
             },
             {
-              term: "Watch out",
-              text: `${visible(last.worker)} is not stopped: what it says at the end is refused if somebody else has the unit by then.`,
+              term: "Warning",
+              text: `${visible(last.worker)} is not stopped. Its result is rejected if another worker has claimed the unit by then.`,
             },
           ]}
           run={async () => {
@@ -207,13 +210,13 @@ function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
       return (
         <>
           {strong} <Ago time={activeAttempt?.endTime ?? 0} /> in {spec}
-          {after}.{status === "failed" && " Nobody will try it again unless you say so."}
+          {after}.{status === "failed" && " It is not retried automatically."}
         </>
       );
     case "pending":
       return (
         <>
-          {strong} in {spec}: <Name text={activeAttempt?.worker ?? ""} max={40} /> runs it since{" "}
+          {strong} in {spec}: claimed by <Name text={activeAttempt?.worker ?? ""} max={40} />{" "}
           <Ago time={activeAttempt?.startTime ?? 0} />.
           <Progress attempt={activeAttempt} />
         </>
@@ -221,13 +224,13 @@ function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
     case "delayed":
       return (
         <>
-          {strong} in {spec}: it may run <Ago time={notBefore} />.
+          {strong} in {spec}: available <Ago time={notBefore} />.
         </>
       );
     case "blocked":
       return (
         <>
-          {strong} in {spec}: it waits for{" "}
+          {strong} in {spec}: waiting for{" "}
           {plural(dependencies.filter((one) => one.status !== "finished").length, "unit")}.
         </>
       );
@@ -235,7 +238,7 @@ function Standing({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly At
       return (
         <>
           {strong} in {spec}
-          {after}: it is handed out when a worker asks and its turn comes.
+          {after}: waiting for a worker.
         </>
       );
   }
@@ -269,9 +272,9 @@ function Dependencies({ unit }: { unit: WorkUnitRow }): ReactNode {
   const { ns } = useHere();
   const open = unit.dependencies.filter(({ status }) => status !== "finished").length;
   return (
-    <section className="card" aria-label="Waits for">
+    <section className="card" aria-label="Dependencies">
       <header>
-        <h2>Waits for</h2>
+        <h2>Dependencies</h2>
         <span className="count quiet">{count(unit.dependencies.length)}</span>
         <span className="grow" />
         <span className="dim">{open === 0 ? "all met" : `${count(open)} open`}</span>
@@ -285,7 +288,7 @@ function Dependencies({ unit }: { unit: WorkUnitRow }): ReactNode {
             </Link>
             <span className="dim">
               {status ?? "deleted"}
-              {kind === "soft" && ", either way"}
+              {kind === "soft" && ", soft"}
             </span>
           </li>
         ))}
@@ -326,7 +329,7 @@ function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly Attem
     ["Not before", unit.notBefore > 0 && unit.status === "delayed" && dayTime(unit.notBefore, now)],
     ["Deadline", unit.deadline !== undefined && dayTime(unit.deadline, now)],
     ["Expires", unit.expires !== undefined && dayTime(unit.expires, now)],
-    ["Ran, in all", attempts.length > 0 && duration(ran)],
+    ["Run time", attempts.length > 0 && duration(ran)],
     ["Priority", unit.priority],
     [
       "Batch",
@@ -350,7 +353,7 @@ function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly Attem
         )),
     ],
     [
-      "Tells",
+      "Queues",
       unit.queues.length > 0 &&
         unit.queues.map((queue) => (
           <span key={queue} className="lab">
@@ -358,20 +361,18 @@ function Facts({ unit, attempts }: { unit: WorkUnitRow; attempts: readonly Attem
           </span>
         )),
     ],
-    ["Needs", unit.dependencies.length === 0 && <span className="dim">nothing</span>],
+    ["Dependencies", unit.dependencies.length === 0 && <span className="dim">none</span>],
     [
       "Output",
       unit.activeAttempt !== null && unit.activeAttempt.chainingErrors.length > 0 && (
-        <span className="t-failed">
-          {plural(unit.activeAttempt.chainingErrors.length, "part")} could not be read
-        </span>
+        <span className="t-failed">{plural(unit.activeAttempt.chainingErrors.length, "invalid output")}</span>
       ),
     ],
   ];
   return (
-    <section className="card" aria-label="Facts">
+    <section className="card" aria-label="Details">
       <header>
-        <h2>Facts</h2>
+        <h2>Details</h2>
       </header>
       <dl className="fx">
         {facts.map(([term, value]) =>

@@ -34,8 +34,8 @@ export default function Units(): ReactNode {
   if (first === undefined)
     return (
       <section className="card blank">
-        <h1>There are no units yet</h1>
-        <p>Units belong to a work spec. Set one first:</p>
+        <h1>No units yet</h1>
+        <p>Units belong to a work spec. Create one first:</p>
         <Command text="coordinate flow examples/flows/chain.yaml" />
       </section>
     );
@@ -123,7 +123,7 @@ function List({ spec }: { spec: string }): ReactNode {
           <span className="grow" />
           {failedOnly && (
             <label className="pick">
-              <span className="dim">ended in the last</span>
+              <span className="dim">ended</span>
               <select
                 value={route.filters?.within ?? ""}
                 onChange={(event) => show({ within: event.target.value })}
@@ -131,7 +131,7 @@ function List({ spec }: { spec: string }): ReactNode {
                 <option value="">any time</option>
                 {Object.entries(spans).map(([word, ms]) => (
                   <option key={word} value={word}>
-                    {duration(ms)}
+                    in the last {duration(ms)}
                   </option>
                 ))}
               </select>
@@ -297,14 +297,14 @@ function SelectionNote(props: {
   if (selected.kind === "none") return null;
   const none = (
     <button type="button" className="plain l" onClick={() => onChange({ kind: "none" })}>
-      None
+      Clear selection
     </button>
   );
   if (selected.kind === "all") {
     return (
       <div className="selbar">
-        <b>All {exact === undefined ? "" : count(exact)} matching are selected</b>, also those that are not on
-        the screen. {none}
+        <b>All {exact === undefined ? "" : count(exact)} matching units are selected</b>, including those not
+        on the screen. {none}
       </div>
     );
   }
@@ -316,7 +316,7 @@ function SelectionNote(props: {
         selected.names.size >= Math.min(shown, exact) && (
           <>
             <button type="button" className="plain l" onClick={() => onChange({ kind: "all" })}>
-              All {count(exact)} that match
+              Select all {count(exact)} matching units
             </button>{" "}
             ·{" "}
           </>
@@ -386,7 +386,7 @@ function Rows(props: {
           Last attempt
         </span>
         <span role="columnheader" className="u-err">
-          {route.filters?.status === "failed" || route.filters?.error !== undefined ? "Error" : "Says"}
+          {route.filters?.status === "failed" || route.filters?.error !== undefined ? "Error" : "Details"}
         </span>
         <span role="columnheader" className="u-worker">
           Worker
@@ -398,7 +398,7 @@ function Rows(props: {
           Priority
         </span>
         <span role="columnheader" className="r u-ran">
-          Ran
+          Run time
         </span>
         <span role="columnheader" className="r">
           When
@@ -410,7 +410,7 @@ function Rows(props: {
           if (unit === undefined)
             return (
               <div className="row more" key={key} role="row" style={{ transform: `translateY(${start}px)` }}>
-                <span role="cell">reading on…</span>
+                <span role="cell">Loading…</span>
               </div>
             );
           return (
@@ -515,7 +515,7 @@ function UnitRow(props: {
         {attempt !== null && attempt.worker !== "" && (
           <Link
             to={{ ns, page: "units", spec: unit.workSpec, filters: { worker: attempt.worker } }}
-            title="The units that it has had"
+            title="Units of this worker"
           >
             <Name text={attempt.worker} max={20} />
           </Link>
@@ -559,7 +559,7 @@ function Nothing({ spec }: { spec: string }): ReactNode {
     <div className="blank">
       {filtered ? (
         <p>
-          No unit of <Name text={spec} /> matches.{" "}
+          No units of <Name text={spec} /> match.{" "}
           <Link to={{ ns, page: "units", spec }} className="l">
             Show all
           </Link>
@@ -572,7 +572,7 @@ function Nothing({ spec }: { spec: string }): ReactNode {
           <Command text={`coordinate addwork ${spec} -u units.jsonl`} />
         </>
       )}
-      {state === "live" && <p className="dim">What is added is shown here as it comes.</p>}
+      {state === "live" && <p className="dim">New units appear here as they are added.</p>}
     </div>
   );
 }

@@ -73,10 +73,10 @@ export default function WhatIf(): ReactNode {
   if (recorded.load.specs.length === 0)
     return (
       <section className="card blank">
-        <h1>There is no record to play again</h1>
+        <h1>There is no history to simulate yet</h1>
         <p>
-          The daemon records what comes, how long it takes and how long it waits. Run some work, and look here
-          again.
+          The daemon records how many units arrive, how long they wait and how long they run. Run some work,
+          then come back.
         </p>
       </section>
     );
@@ -104,14 +104,14 @@ export default function WhatIf(): ReactNode {
             {isChanged ? (
               <ChangeSummary load={recorded.load.specs} now={now} then={then} />
             ) : (
-              "Change the number of slots or a weight: what came in the record is played again with it."
+              "Change the number of slots or a weight to simulate the recorded load with it."
             )}
           </p>
         </div>
         <div className="acts">
           {isChanged && (
             <button type="button" className="btn" onClick={() => set({ slots: {}, weights: {} })}>
-              As it is now
+              Reset
             </button>
           )}
           {weights.length > 0 && may("write") && (
@@ -126,7 +126,7 @@ export default function WhatIf(): ReactNode {
           <h2>Slots</h2>
           <span className="dim">units that workers run at once, by runtime</span>
           <span className="grow" />
-          <div className="seg sm" role="group" aria-label="Record of the last">
+          <div className="seg sm" role="group" aria-label="Recorded range">
             {shownRanges.map((one) => (
               <Link key={one} to={at(one)} {...(one === range && { current: true })}>
                 {one.replace(/([mhd])/, " $1")}
@@ -161,10 +161,11 @@ export default function WhatIf(): ReactNode {
       </section>
       <section className="card wi" aria-label="Work specs">
         <header>
-          <h2>How units would wait</h2>
+          <h2>Waiting times</h2>
           <span className="grow" />
           <span className="legend dim">
-            <i className="sw sw-available" /> waiting as it is <i className="sw sw-in dash" /> with the change
+            <i className="sw sw-available" /> without the change <i className="sw sw-in dash" /> with the
+            change
           </span>
         </header>
         <div className="scroll">
@@ -179,12 +180,12 @@ export default function WhatIf(): ReactNode {
                   In /s
                 </th>
                 <th className="r lo" scope="col">
-                  Takes
+                  Run time
                 </th>
                 <th className="lo" scope="col">
                   Waiting
                 </th>
-                <th className="r lo" scope="col" title="Half of the units, and nine of ten, waited no longer">
+                <th className="r lo" scope="col" title="50 % and 90 % of the units waited at most this long">
                   Measured p50, p90
                 </th>
                 <th className="r lo" scope="col">
@@ -194,7 +195,7 @@ export default function WhatIf(): ReactNode {
                   With the change
                 </th>
                 <th className="r" scope="col">
-                  Left at the end
+                  Waiting at the end
                 </th>
               </tr>
             </thead>
@@ -250,7 +251,7 @@ export default function WhatIf(): ReactNode {
                     <td className="r">
                       {count(after.left)}
                       {after.left !== before.left && (
-                        <span className="dim"> in place of {count(before.left)}</span>
+                        <span className="dim"> instead of {count(before.left)}</span>
                       )}
                     </td>
                   </tr>
@@ -260,10 +261,11 @@ export default function WhatIf(): ReactNode {
           </table>
         </div>
         <footer className="limits">
-          A model of averages over steps of {duration(recorded.load.stepMs)}: shorter waits count as none.
-          Slots go to the highest priority first, then by weight, within <code>max_running</code>; durations
-          are as they were, and units that follow from others come when they came. Where <i>model</i> is far
-          from <i>measured</i>, trust neither: workers were idle, came and went, or wait for something else.
+          The model uses averages over steps of {duration(recorded.load.stepMs)}: shorter waits count as 0.
+          Slots go to the highest priority first, then by weight, within <code>max_running</code>. Run times
+          are as recorded, and units created by other units arrive when they did in the record. If{" "}
+          <i>model</i> and <i>measured</i> differ a lot, do not rely on the simulation: workers were idle,
+          started or stopped, or waited for something else.
         </footer>
       </section>
       {applying && (
@@ -271,7 +273,7 @@ export default function WhatIf(): ReactNode {
           title={`Set ${plural(weights.length, "weight")}`}
           facts={[
             {
-              term: "Touches",
+              term: "Affects",
               text: weights
                 .map(
                   ([name, weight]) =>
@@ -280,10 +282,10 @@ export default function WhatIf(): ReactNode {
                 .join(", "),
             },
             {
-              term: "Does",
-              text: `From ${clockTime(daemonNow())} on, workers that ask are given work by these shares.`,
+              term: "Effect",
+              text: `From ${clockTime(daemonNow())} on, work is handed out by these weights.`,
             },
-            { term: "Way back", text: "Set the weights of before, on the page of each work spec." },
+            { term: "Undo", text: "Set the old weights on the page of each work spec." },
           ]}
           run={async () => {
             for (const [name, weight] of weights) await setMeta(ns, name, { weight });
@@ -303,7 +305,7 @@ const toneOf = (before: Outcome, after: Outcome): string =>
   p90(after) < p90(before) ? "t-finished" : p90(after) > p90(before) ? "t-failed" : "";
 
 function WaitWords({ waits }: { waits: Waits | null }): ReactNode {
-  if (waits === null) return <span className="z">none began</span>;
+  if (waits === null) return <span className="z">none started</span>;
   const word = (ms: number): string => (ms === 0 ? "0" : duration(ms));
   return `${word(waits.p50)}, ${word(waits.p90)}`;
 }
@@ -320,15 +322,15 @@ function ChangeSummary(props: {
     .filter(({ before, after }) => p90(before) !== p90(after) || before.left !== after.left)
     .sort((a, b) => Math.abs(b.after.left - b.before.left) - Math.abs(a.after.left - a.before.left));
   const [first] = changes;
-  if (first === undefined) return "In this record it would have changed nothing.";
+  if (first === undefined) return "This change would have had no effect on the recorded load.";
   const { name, before, after } = first;
   const words = (waits: Waits | null): string =>
-    waits === null ? "would not have begun" : duration(waits.p90);
+    waits === null ? "unknown, as none started," : duration(waits.p90);
   return (
     <>
-      Most for <b>{visible(name).slice(0, 60)}</b>: nine of ten units would have begun within{" "}
-      <b>{words(after.waits)}</b> in place of <b>{words(before.waits)}</b>, and{" "}
-      <b>{plural(after.left, "unit")}</b> would wait at the end in place of <b>{count(before.left)}</b>.
+      Largest change: the p90 wait of <b>{visible(name).slice(0, 60)}</b> would have been{" "}
+      <b>{words(after.waits)}</b> instead of <b>{words(before.waits)}</b>, with{" "}
+      <b>{plural(after.left, "unit")}</b> waiting at the end instead of <b>{count(before.left)}</b>.
       {changes.length > 1 && ` ${plural(changes.length - 1, "other work spec")} would change too.`}
     </>
   );

@@ -2,7 +2,7 @@
 import type { ReactNode } from "react";
 import { client, sayError } from "../data/connection.ts";
 import { reportOf, useGone, useHeld, useNamespace, useWorkers, type Held } from "../data/workers.ts";
-import { count, plural, visible } from "../format.ts";
+import { count, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
@@ -32,11 +32,13 @@ export default function Workers(): ReactNode {
     return (
       <section className="card blank">
         <h1>No worker is active</h1>
-        <p>A worker asks for units, runs them, and says how they ended. Start one where its code is:</p>
+        <p>
+          A worker claims units, runs them and reports the results. Start one on a machine that has its tasks:
+        </p>
         <Command
           text={`coordinate${ns === "" ? "" : ` --namespace ${visible(ns)}`} worker --tasks ./tasks.js`}
         />
-        <p className="dim">It is shown here as soon as it checks in.</p>
+        <p className="dim">It appears here as soon as it checks in.</p>
       </section>
     );
   const view =
@@ -61,10 +63,7 @@ export default function Workers(): ReactNode {
           <div>
             <dt>Active workers</dt>
             <dd>
-              {count(workers.data.length)}{" "}
-              <small>
-                {plural(roots, "parent")}, {count(workers.data.length - roots)} below
-              </small>
+              {count(workers.data.length)} <small>{count(roots)} top-level</small>
             </dd>
           </div>
           <div>
@@ -83,7 +82,7 @@ export default function Workers(): ReactNode {
               <span className="t-blocked">
                 <Icon name="lease" />
               </span>
-              Leases under a minute
+              Leases &lt; 1 min
             </dt>
             <dd className={ending.length > 0 ? "t-blocked" : ""}>
               {ending.length === 0 ? (
@@ -100,7 +99,7 @@ export default function Workers(): ReactNode {
               <span className="t-failed">
                 <Icon name="nobody" />
               </span>
-              Gone in the last day
+              Gone, last 24 h
             </dt>
             <dd>{recent.length === 0 ? <span className="z">0</span> : count(recent.length)}</dd>
           </div>
@@ -117,7 +116,7 @@ export default function Workers(): ReactNode {
       {desired !== "run" && (
         <p className="banner">
           <Icon name="paused" />
-          All workers of this namespace are asked to {desired === "idle" ? "take nothing more" : "stop"}.
+          All workers of this namespace are asked to {desiredWords[desired]}.
         </p>
       )}
       <UndoBar undo={undo} />

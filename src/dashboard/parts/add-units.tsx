@@ -56,7 +56,7 @@ export function AddUnits({
     changed("units", "counts", "explain");
   };
   const errors: readonly LineError[] = [...read.errors, ...(progress?.errors ?? [])];
-  const button = `Add ${plural(read.units.length, "unit")}`;
+  const isPart = read.errors.length > 0 && read.units.length > 0;
   return (
     <Dialog
       title={
@@ -72,9 +72,7 @@ export function AddUnits({
           <p className="added" role="status">
             <b>{plural(progress.done - progress.errors.length, "unit")} stored</b>, {count(progress.created)}{" "}
             of them new
-            {progress.done < read.units.length &&
-              `; stopped before ${count(read.units.length - progress.done)} others`}
-            .
+            {progress.done < read.units.length && `; ${count(read.units.length - progress.done)} not added`}.
           </p>
           <Errors errors={errors} />
           <footer>
@@ -87,7 +85,8 @@ export function AddUnits({
       ) : (
         <>
           <p className="mid">
-            One on each line: a name, or JSON as <code>{example}</code>. A unit that exists gets the new data.
+            One unit per line: a name, or JSON such as <code>{example}</code>. A unit that exists gets the new
+            data.
           </p>
           <div
             className={over ? "drop over" : "drop"}
@@ -99,7 +98,7 @@ export function AddUnits({
             onDrop={drop}
           >
             <textarea
-              aria-label="Units, one on each line"
+              aria-label="Units, one per line"
               className="mono"
               rows={10}
               spellCheck={false}
@@ -120,7 +119,7 @@ export function AddUnits({
             </label>{" "}
             {source !== "" && `${visible(source)}: `}
             {text !== "" &&
-              `${plural(read.units.length, read.asNames ? "name" : "unit")} read${read.errors.length > 0 ? `, ${plural(read.errors.length, "line")} cannot be read` : ""}`}
+              `${plural(read.units.length, read.asNames ? "name" : "unit")} read${read.errors.length > 0 ? `, ${plural(read.errors.length, "invalid line")}` : ""}`}
           </p>
           <Errors errors={errors} />
           {state === "adding" && (
@@ -155,8 +154,7 @@ export function AddUnits({
                 disabled={read.units.length === 0}
                 onClick={() => void add()}
               >
-                {button}
-                {read.errors.length > 0 && read.units.length > 0 ? " that can be read" : ""}
+                Add {plural(read.units.length, isPart ? "valid unit" : "unit")}
               </button>
             )}
           </footer>

@@ -48,12 +48,12 @@ export function Attempts(props: {
         <h2>Attempts</h2>
         <span className="count quiet">{count(attempts.length)}</span>
         {retries > 0 && <span className="dim">of max_retries {retries}</span>}
-        {shown.length < attempts.length && <span className="dim">the last {shown.length}</span>}
+        {shown.length < attempts.length && <span className="dim">last {shown.length} shown</span>}
         <span className="grow" />
         <div className="lgd dim">
           <i className="sg wait" />
-          waits <i className="sg run" />
-          runs <i className="sg lost" />
+          waiting <i className="sg run" />
+          running <i className="sg lost" />
           lease left
         </div>
       </header>
@@ -64,12 +64,12 @@ export function Attempts(props: {
           const said = errorLine(errorOf(attempt.data) ?? "");
           const words =
             attempt.status === "expired"
-              ? `lease ended ${clockTime(attempt.expirationTime)}`
+              ? `lease expired ${clockTime(attempt.expirationTime)}`
               : attempt.status === "pending"
-                ? `${attempt.progress === null ? "" : `${percent(attempt.progress.done)} done, `}${duration(attempt.expirationTime - now)} of its lease left`
+                ? `${attempt.progress === null ? "" : `${percent(attempt.progress.done)} done, `}${duration(attempt.expirationTime - now)} left on its lease`
                 : attempt.status === "finished"
                   ? attempt.late
-                    ? "after its lease had ended"
+                    ? "after its lease had expired"
                     : ""
                   : said;
           return (
@@ -78,11 +78,11 @@ export function Attempts(props: {
                 <b>{attempt.number}</b>
                 <AttemptChip status={attempt.status} />
                 {attempt.worker === "" ? (
-                  <span className="dim">nobody</span>
+                  <span className="dim">no worker</span>
                 ) : (
                   <Link
                     to={{ ns, page: "units", filters: { worker: attempt.worker } }}
-                    title="The units that it has had"
+                    title="Units of this worker"
                   >
                     <Name text={attempt.worker} max={16} />
                   </Link>
@@ -123,8 +123,13 @@ export function Attempts(props: {
               <div className="wh">
                 <span title={visible(words)}>{visible(words).slice(0, 200)}</span>
                 {canRunAs && attempt.data !== null && (
-                  <button type="button" className="btn s" onClick={() => onRunAs(attempt)}>
-                    Run as of {attempt.number}…
+                  <button
+                    type="button"
+                    className="btn s"
+                    title={`Run the unit again with the data of attempt ${attempt.number}`}
+                    onClick={() => onRunAs(attempt)}
+                  >
+                    Rerun {attempt.number}…
                   </button>
                 )}
               </div>

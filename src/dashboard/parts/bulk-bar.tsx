@@ -67,7 +67,7 @@ export function BulkBar(props: {
           </>
         )}
         <span className="grow" />
-        <button type="button" className="icon-btn" aria-label="Select none" onClick={onDone}>
+        <button type="button" className="icon-btn" aria-label="Clear selection" onClick={onDone}>
           <Icon name="x" />
         </button>
       </div>
@@ -122,7 +122,10 @@ export function Ask(props: {
   const perSecond = Math.max(0, Math.floor(Number(pace) || 0));
   const start = (action: BulkAction, max?: number): void => {
     startOperation(target, action, {
-      title: max === undefined ? title : `${verbs[asked]} ${max} of ${visible(spec).slice(0, 40)}, to try`,
+      title:
+        max === undefined
+          ? title
+          : `${verbs[asked]} the first ${plural(max, "unit")} of ${visible(spec).slice(0, 40)}`,
       total: Math.min(number, max ?? Infinity),
       perSecond,
       ...(max !== undefined && { max }),
@@ -145,10 +148,10 @@ export function Ask(props: {
   };
   const facts: Fact[] = [
     {
-      term: "Touches",
+      term: "Affects",
       text: (
         <>
-          <b>{count(number)}</b> {number === 1 ? "unit" : "units"}: {filterWords(target, filter)}. Counted{" "}
+          <b>{count(number)}</b> {number === 1 ? "unit" : "units"}: {filterWords(target, filter)}. Counted at{" "}
           {clockTime(at)}.
         </>
       ),
@@ -159,63 +162,66 @@ export function Ask(props: {
   if (asked === "retry") {
     const idle = tally.available + tally.delayed + tally.blocked;
     facts.push({
-      term: "Costs",
+      term: "Cost",
       text:
         out > 0.05 && overMs > 0
-          ? `about ${duration((number / out) * 1000)} of work at the ${rate(out)}/s that end now.`
-          : "as much work as they took before; nothing of this work spec ends now.",
+          ? `About ${duration((number / out) * 1000)} of work at the current rate of ${rate(out)}/s.`
+          : "As much work as before. No units of this work spec end now, so there is no estimate.",
     });
     if (tally.pending > 0)
       facts.push({
-        term: "Watch out",
-        text: `${plural(tally.pending, "unit")} of them run now: they are taken from their workers.`,
+        term: "Warning",
+        text: `${plural(tally.pending, "unit")} running now will be taken from their workers.`,
       });
     else if (idle === number)
-      facts.push({ term: "Watch out", text: "All of them wait to run already: nothing changes." });
+      facts.push({ term: "Warning", text: "All of them are already waiting to run: nothing changes." });
     else if (tally.failed > 0 && spent?.condition?.kind === "failing")
-      facts.push({ term: "Watch out", text: "This work spec fails units now. They will likely fail again." });
+      facts.push({
+        term: "Warning",
+        text: "Units of this work spec are failing now. These will likely fail again.",
+      });
     facts.push({
-      term: "Way back",
-      text: "Stop it at any time. What was retried stays so; its history is kept, and retries are counted anew.",
+      term: "Undo",
+      text: "You can stop at any time; units retried by then stay retried. Attempts are kept, and retries are counted from 0.",
     });
   } else if (asked === "delete") {
     if (tally.pending > 0)
       facts.push({
-        term: "Watch out",
-        text: `${plural(tally.pending, "unit")} of them run now: what their workers say at the end is refused.`,
+        term: "Warning",
+        text: `The results of ${plural(tally.pending, "unit")} running now will be rejected.`,
       });
     facts.push({
-      term: "Way back",
-      text: "None: units and attempts are gone. Export them first if you may need them.",
+      term: "Undo",
+      text: "Not possible: units and attempts are deleted. Export them first if you may need them.",
     });
   } else if (asked === "cancel") {
     const ended = tally.finished + tally.failed;
     facts.push({
-      term: "Does",
-      text: "Those that have not ended fail, with the reason cancelled. The task of one that runs is told.",
+      term: "Effect",
+      text: "Units that have not ended fail with the reason cancelled. Running tasks are asked to stop.",
     });
     if (ended > 0)
       facts.push({
-        term: "Watch out",
-        text: `${plural(ended, "unit")} of them ended before: they stay as they are.`,
+        term: "Warning",
+        text: `${plural(ended, "unit")} that already ended will not change.`,
       });
-    facts.push({ term: "Way back", text: "Retry them: they become available again." });
+    facts.push({ term: "Undo", text: "Retry them: they become available again." });
   } else if (asked === "prioritise") {
     facts.push({
-      term: "Does",
+      term: "Effect",
       text: "Units of higher priority are handed out first, within this work spec.",
     });
-    facts.push({ term: "Way back", text: "Set another priority. What they had before is not kept." });
+    facts.push({ term: "Undo", text: "Set another priority. The old priorities are not kept." });
   } else if (asked === "delay") {
     facts.push({
-      term: "Does",
-      text: "Of those that wait, none is handed out before then. Others are not touched.",
+      term: "Effect",
+      text: "Waiting units are not handed out before then. Other units do not change.",
     });
-    facts.push({ term: "Way back", text: "Set a delay of 0: they may run at once." });
+    facts.push({ term: "Undo", text: "Set a delay of 0: they can run at once." });
   } else {
     facts.push({
-      term: "Writes",
-      text: "A file of JSON, one unit on each line, with its data. It is made in this tab.",
+      term: "Output",
+      text: "A JSON Lines file, one unit per line with its data. It is created in this tab.",
     });
   }
   return (
@@ -254,12 +260,12 @@ export function Ask(props: {
           )}
           {asked === "cancel" && (
             <label className="pace">
-              Why{" "}
+              Reason{" "}
               <input
                 className="wide"
                 value={why}
                 maxLength={200}
-                placeholder="for who looks later"
+                placeholder="optional, added to the error"
                 onChange={(event) => setWhy(event.target.value)}
               />
             </label>
@@ -307,13 +313,13 @@ function filterWords(
   { names }: BulkTarget,
   { statuses, prefix, label, error, withinMs }: UnitFilter,
 ): string {
-  if (names !== undefined) return "those that you selected";
+  if (names !== undefined) return "your selection";
   const words = [
     statuses.length > 0 && statuses.join(" or "),
-    prefix !== "" && `named ${visible(prefix).slice(0, 60)}…`,
+    prefix !== "" && `name begins with ${visible(prefix).slice(0, 60)}`,
     label !== "" && `labelled ${visible(label)}`,
     error !== "" && "failed with this error",
     withinMs > 0 && `ended in the last ${duration(withinMs)}`,
   ].filter((word) => word !== false);
-  return words.length === 0 ? "all of the work spec" : words.join(", ");
+  return words.length === 0 ? "all units of the work spec" : words.join(", ");
 }

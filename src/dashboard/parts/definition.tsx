@@ -86,13 +86,13 @@ const continuousFields: readonly Field[] = [
   },
 ];
 
-/** ", 3 units a turn for large and 1 other with a weight". */
+/** ", 3 units per turn for large, and 1 other weighted partition". */
 function weightWords({ partitionWeights }: WorkSpecMeta): string {
   const weights = Object.entries(partitionWeights).sort((a, b) => b[1] - a[1]);
   const [first] = weights;
   if (first === undefined) return "";
-  const rest = weights.length === 1 ? "" : ` and ${plural(weights.length - 1, "other")} with a weight`;
-  return `, ${plural(first[1], "unit")} a turn for ${visible(first[0]).slice(0, 40)}${rest}`;
+  const rest = weights.length === 1 ? "" : `, and ${plural(weights.length - 1, "other weighted partition")}`;
+  return `, ${plural(first[1], "unit")} per turn for ${visible(first[0]).slice(0, 40)}${rest}`;
 }
 
 export function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): ReactNode {
@@ -105,7 +105,7 @@ export function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): React
   const set = (field: Field, change: WorkSpecMetaChange): void => {
     const before = { [field.meta]: meta[field.meta] } as WorkSpecMetaChange;
     void undo.run({
-      did: `${field.key} of ${name} is ${field.show({ ...meta, ...change })}; it was ${field.show(meta)}`,
+      did: `${field.key} of ${name} set to ${field.show({ ...meta, ...change })} (was ${field.show(meta)})`,
       act: () => setMeta(ns, name, change),
       back: () => setMeta(ns, name, before),
       after: () => changed("specs", "counts", "explain"),
@@ -138,9 +138,9 @@ export function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): React
   ];
   const text = definition === null ? "" : JSON.stringify(definition.data, printable, 2);
   return (
-    <section className="card def" aria-label="Definition and live">
+    <section className="card def" aria-label="Definition and live values">
       <header>
-        <h2>Definition and live</h2>
+        <h2>Definition and live values</h2>
       </header>
       <table>
         <Heads of={["Key", { text: "Defined", className: "r" }, { text: "Live", className: "r" }]} />
@@ -155,7 +155,7 @@ export function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): React
                     className="by plain"
                     onClick={() => set(field, { [field.meta]: definition.meta[field.meta] })}
                   >
-                    back to {field.show(definition.meta)}
+                    Reset to {field.show(definition.meta)}
                   </button>
                 )}
               </td>
@@ -185,13 +185,13 @@ export function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): React
       </table>
       <footer>
         {different > 0
-          ? `${plural(different, "live value")} ${different === 1 ? "differs" : "differ"}. Setting the work spec again resets them, unless it says keepMeta.`
-          : "Live values are as they are defined."}
+          ? `${plural(different, "live value")} ${different === 1 ? "differs" : "differ"} from the definition. Setting the work spec again resets live values, unless keepMeta is set.`
+          : "Live values match the definition."}
       </footer>
       <details>
         <summary>
           <Icon name="right" />
-          All of the definition
+          Full definition
         </summary>
         <div className="raw">
           <CopyButton text={text} />

@@ -95,7 +95,7 @@ export function Confirm(props: {
       {props.fields}
       {props.typed !== undefined && (
         <label className="pace">
-          Type <code>{props.typed}</code> to go on
+          Type <code>{props.typed}</code> to confirm
           <input value={words} onChange={(event) => setWords(event.target.value)} className="wide" />
         </label>
       )}

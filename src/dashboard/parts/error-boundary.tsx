@@ -18,6 +18,6 @@ export class ErrorBoundary extends Component<{ children: ReactNode }, { error: u
   override render(): ReactNode {
     const { error } = this.state;
     if (error === null) return this.props.children;
-    return <Trouble text={`This page could not be drawn (${messageOf(error)}). Reload to try again.`} />;
+    return <Trouble text={`This page could not be displayed (${messageOf(error)}). Reload to try again.`} />;
   }
 }

@@ -43,7 +43,7 @@ export function ErrorCard({ text, attempt }: { text: string; attempt: AttemptRow
       {hidden > 0 && (
         <p className="fold">
           <button type="button" className="plain l" onClick={() => setAll(true)}>
-            {plural(hidden, "line")} more
+            {plural(hidden, "more line")}
           </button>
         </p>
       )}

@@ -39,7 +39,7 @@ export function FailureGroups({ spec }: { spec: SpecRow }): ReactNode {
         <h2>Failure groups</h2>
         <span className="count quiet">{groups.length}</span>
         <span className="grow" />
-        <span className="dim">{plural(units, "failed unit")}, by what the error says</span>
+        <span className="dim">{plural(units, "failed unit")}, grouped by error</span>
       </header>
       <div className="scroll">
         <table>
@@ -65,7 +65,7 @@ export function FailureGroups({ spec }: { spec: SpecRow }): ReactNode {
                 Last
               </th>
               <th className="r lo" scope="col">
-                Most tries
+                Max. tries
               </th>
               <th className="r" scope="col">
                 <span className="sr">Actions</span>
@@ -79,11 +79,11 @@ export function FailureGroups({ spec }: { spec: SpecRow }): ReactNode {
                   <code title={visible(group.error)}>{visible(group.error)}</code>
                   <span className="sub">
                     <Link to={{ ns, page: "unit", spec: spec.name, unit: group.example }} className="l">
-                      An example
+                      Example
                     </Link>
                     {now - group.firstTime < hour && <span className="t-failed"> · new</span>}
                     {group.perMinute >= 0.5 && (
-                      <span className="t-blocked"> · rising, {rate(group.perMinute)} a minute</span>
+                      <span className="t-blocked"> · rising, {rate(group.perMinute)} per minute</span>
                     )}
                   </span>
                 </td>

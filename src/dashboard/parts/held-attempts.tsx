@@ -11,7 +11,7 @@ export const shortMs = 60_000;
 
 export function Holds({ attempts }: { attempts: readonly AttemptRow[] }): ReactNode {
   const { ns } = useHere();
-  if (attempts.length === 0) return <span className="dim">nothing</span>;
+  if (attempts.length === 0) return <span className="dim">none</span>;
   const bySpec = new Map<string, number>();
   for (const { workSpec } of attempts) bySpec.set(workSpec, (bySpec.get(workSpec) ?? 0) + 1);
   const sorted = [...bySpec].sort((a, b) => b[1] - a[1]);
@@ -47,7 +47,7 @@ export function Lease({ left, of, many }: { left: number; of: number; many: bool
       <span className="lb">
         <i style={{ width: `${Math.max(0, Math.min(100, (left / Math.max(1, of)) * 100))}%` }} />
       </span>
-      {left <= 0 ? "over" : `${many ? "shortest " : ""}${duration(Math.floor(left / 1000) * 1000)}`}
+      {left <= 0 ? "expired" : `${many ? "shortest " : ""}${duration(Math.floor(left / 1000) * 1000)}`}
     </span>
   );
 }
@@ -55,7 +55,7 @@ export function Lease({ left, of, many }: { left: number; of: number; many: bool
 export function HeldList({ attempts }: { attempts: readonly AttemptRow[] }): ReactNode {
   const { ns } = useHere();
   const now = useNow();
-  if (attempts.length === 0) return <p className="blank">No worker holds anything now.</p>;
+  if (attempts.length === 0) return <p className="blank">No worker holds a unit now.</p>;
   return (
     <div className="scroll">
       <table>
@@ -64,7 +64,7 @@ export function HeldList({ attempts }: { attempts: readonly AttemptRow[] }): Rea
             "Unit",
             "Work spec",
             { text: "Worker", className: "l9" },
-            { text: "Runs for", className: "r" },
+            { text: "Running for", className: "r" },
             "Lease left",
           ]}
         />

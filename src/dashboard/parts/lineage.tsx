@@ -48,9 +48,9 @@ export function Lineage({ unit }: { unit: WorkUnitRow }): ReactNode {
   });
   if (unit.origin === null && then === "") return null;
   return (
-    <section className="card" aria-label="Where it came from and went">
+    <section className="card" aria-label="Related units">
       <header>
-        <h2>Where it came from and went</h2>
+        <h2>Related units</h2>
       </header>
       <ol className="lin">
         {unit.origin === null ? (
@@ -59,8 +59,8 @@ export function Lineage({ unit }: { unit: WorkUnitRow }): ReactNode {
               <Icon name="plus" />
             </span>
             <div>
-              <span>Added from outside</span>
-              <span className="dim">no attempt made it</span>
+              <span>Added by a client</span>
+              <span className="dim">not created by another unit</span>
             </div>
           </li>
         ) : (
@@ -84,15 +84,15 @@ export function Lineage({ unit }: { unit: WorkUnitRow }): ReactNode {
               <Icon name="flow" />
             </span>
             <div>
-              <span>Made by attempt {unit.origin}</span>
-              <span className="dim">which is not kept any more</span>
+              <span>Created by attempt {unit.origin}</span>
+              <span className="dim">which is no longer stored</span>
             </div>
           </li>
         )}
         <li>
           <StatusGlyph status={unit.status} />
           <div>
-            <b>this unit</b>
+            <b>This unit</b>
             <span className="dim">
               <Name text={unit.workSpec} />, {unit.status}
             </span>
@@ -106,10 +106,11 @@ export function Lineage({ unit }: { unit: WorkUnitRow }): ReactNode {
               </span>
               <div>
                 <span>
-                  nothing in <Name text={then} />
+                  No units in <Name text={then} />
+                  {unit.status !== "finished" && " yet"}
                 </span>
                 <span className="dim">
-                  {unit.status === "finished" ? "it had no outputs" : "outputs come when it finishes"}
+                  {unit.status === "finished" ? "it had no output" : "they are created when it finishes"}
                 </span>
               </div>
             </li>
@@ -132,7 +133,7 @@ export function Lineage({ unit }: { unit: WorkUnitRow }): ReactNode {
                       </Link>
                       <span className="dim">
                         <Name text={then} />,{" "}
-                        {made === undefined ? "…" : made === null ? "gone" : made.status}
+                        {made === undefined ? "…" : made === null ? "deleted" : made.status}
                       </span>
                     </div>
                   </li>

@@ -18,7 +18,7 @@ export function LogCard({ ns, attempts }: { ns: string; attempts: readonly Attem
     <section className="card log" aria-label="Log">
       <header>
         <h2>Log</h2>
-        {runs && <span className="dim">as it is written</span>}
+        {runs && <span className="dim">live</span>}
         <span className="grow" />
         {attempts.length > 1 && (
           <label className="pick">
@@ -35,7 +35,7 @@ export function LogCard({ ns, attempts }: { ns: string; attempts: readonly Attem
         {lines.length > 0 && <CopyButton text={lines.map(({ text }) => text).join("\n")} quiet />}
       </header>
       {lines.length === 0 ? (
-        <p className="note">{runs ? "Nothing yet. A task writes here with log(…)." : "It wrote nothing."}</p>
+        <p className="note">{runs ? "No lines yet. A task writes here with log(…)." : "No log lines."}</p>
       ) : (
         <Lines key={attempt.id} lines={lines} leftOut={leftOut} follows={runs} />
       )}
@@ -59,7 +59,7 @@ function Lines(props: { lines: readonly LogLine[]; leftOut: number; follows: boo
   };
   return (
     <div className="lines" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label="Lines">
-      {leftOut > 0 && <p className="note">{plural(leftOut, "older line")} left out</p>}
+      {leftOut > 0 && <p className="note">{plural(leftOut, "older line")} not shown</p>}
       {lines.map(({ time, level, text }, i) => (
         <div key={leftOut + i} className={`line ${level}`}>
           <time title={exactTime(time)}>{clockTime(time)}</time>

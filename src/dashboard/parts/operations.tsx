@@ -53,8 +53,8 @@ function Row({ operation }: { operation: Operation }): ReactNode {
     state === "done"
       ? `Done: ${count(changed)} of ${count(seen)} changed`
       : state === "stopped"
-        ? `Stopped: ${count(changed)} changed, ${count(Math.max(0, total - seen))} not reached`
-        : `Ended after ${count(changed)}: ${error}`;
+        ? `Stopped: ${count(changed)} changed, ${count(Math.max(0, total - seen))} not processed`
+        : `Failed after ${count(changed)} changed: ${error}`;
   return (
     <>
       <span className={state === "done" ? "t-finished" : state === "failed" ? "t-failed" : "t-blocked"}>

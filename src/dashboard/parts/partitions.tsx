@@ -38,7 +38,9 @@ export function Partitions({ spec }: { spec: SpecRow }): ReactNode {
       </header>
       {rows.length === 0 ? (
         <p className="none dim">
-          {after === "" ? "No unit waits or runs in any partition." : "There are no more partitions."}
+          {after === ""
+            ? "No units are waiting or running in any partition."
+            : "There are no more partitions."}
         </p>
       ) : (
         <div className="scroll">
@@ -48,7 +50,7 @@ export function Partitions({ spec }: { spec: SpecRow }): ReactNode {
                 "Partition",
                 { text: "Waiting", className: "r" },
                 { text: "Running", className: "r" },
-                { text: "First in line", className: "lo" },
+                { text: "Next unit", className: "lo" },
                 "State",
               ]}
             />
@@ -72,7 +74,7 @@ export function Partitions({ spec }: { spec: SpecRow }): ReactNode {
               Next
             </Link>
           )}
-          <span className="dim">in the order of names</span>
+          <span className="dim">sorted by name</span>
         </nav>
       )}
     </section>
@@ -133,5 +135,5 @@ const rulesOf = ({ maxRunningPerPartition, ratePerPartition, order, fair }: Work
     maxRunningPerPartition > 0 && `at most ${count(maxRunningPerPartition)} running in each`,
     hasRate(ratePerPartition) && `${rateWords(ratePerPartition)} in each`,
     order !== "" && "in order",
-    fair !== "" && "they take turns",
+    fair !== "" && "partitions take turns",
   ].filter((rule) => rule !== false);

@@ -96,7 +96,7 @@ export function Spark({
   const box = { from, to, width: 104, height: 20, top, gapMs };
   const last = shown.at(-1);
   const said =
-    last === undefined ? "nothing seen yet" : `in ${rate(last.added)} per second, out ${rate(out(last))}`;
+    last === undefined ? "no data yet" : `in ${rate(last.added)} per second, out ${rate(out(last))}`;
   return (
     <svg className="spark" width="104" height="20" viewBox="0 0 104 20" role="img" aria-label={said}>
       <line x1="0" x2="104" y1="19.5" y2="19.5" className="grid" />

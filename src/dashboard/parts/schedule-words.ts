@@ -2,18 +2,18 @@
 import type { Schedule } from "../../core/index.ts";
 import { duration, exactTime, plural } from "../format.ts";
 
-/** "0 3 * * *, Europe/Brussels; a run waits for the one before". */
+/** "0 3 * * *, Europe/Brussels; overlapping runs wait". */
 export function scheduleWords(schedule: Schedule): string {
   const { cron, timezone, everyMs, at, end, jitterMs, catchUp, overlap } = schedule;
   return [
     cron !== undefined && `${cron}, ${timezone ?? "UTC"}`,
     everyMs !== undefined && `every ${duration(everyMs)}`,
     at !== undefined && `on ${plural(at.length, "date")}`,
-    overlap === "skip" && "skipped while the run before has not ended",
-    overlap === "wait" && "a run waits for the one before",
+    overlap === "skip" && "skips overlapping runs",
+    overlap === "wait" && "overlapping runs wait",
     catchUp !== undefined &&
       catchUp !== 1 &&
-      (catchUp === 0 ? "missed runs are skipped" : `makes up ${catchUp} missed runs`),
+      (catchUp === 0 ? "missed runs are skipped" : `catches up on ${catchUp} missed runs`),
     jitterMs !== undefined && jitterMs > 0 && `spread over ${duration(jitterMs)}`,
     end !== undefined && `until ${exactTime(end).slice(0, 16).replace("T", " ")} UTC`,
   ]

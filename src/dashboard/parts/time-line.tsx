@@ -58,9 +58,9 @@ const times: readonly Lane[] = [
     key: "duration",
     height: 56,
     times: true,
-    lines: spread(({ duration }) => duration, "Took", "pending"),
+    lines: spread(({ duration }) => duration, "Run", "pending"),
   },
-  { key: "wait", height: 56, times: true, lines: spread(({ wait }) => wait, "Waited", "available") },
+  { key: "wait", height: 56, times: true, lines: spread(({ wait }) => wait, "Wait", "available") },
 ];
 
 export function TimeLine({ spec, title }: { spec: string | null; title: ReactNode }): ReactNode {
@@ -83,7 +83,7 @@ export function TimeLine({ spec, title }: { spec: string | null; title: ReactNod
       </div>
       <Lanes
         title={title}
-        note={recorded ? "drag to look closer" : "as seen by this tab"}
+        note={recorded ? "drag to zoom in" : "measured by this tab"}
         points={points}
         marks={marks}
         gapMs={gapMs}

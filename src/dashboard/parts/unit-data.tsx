@@ -33,12 +33,12 @@ export function DataCard({
     () => [
       ...attempts.map((attempt) => ({
         key: String(attempt.number),
-        title: attempt.endTime > 0 ? `after attempt ${attempt.number}` : `of attempt ${attempt.number}, now`,
+        title: attempt.endTime > 0 ? `after attempt ${attempt.number}` : `attempt ${attempt.number}, running`,
         time: attempt.endTime > 0 ? attempt.endTime : attempt.startTime,
         data: attempt.data,
       })),
       ...(unit.activeAttempt === null
-        ? [{ key: "now", title: "as it waits now", time: unit.createdTime, data: unit.data }]
+        ? [{ key: "now", title: "current", time: unit.createdTime, data: unit.data }]
         : []),
     ],
     [unit, attempts],
@@ -90,16 +90,17 @@ export function DataCard({
       </header>
       {!b.lossless && (
         <p className="note">
-          It came as CBOR: bytes are shown as base64, and what JSON has no form for as the nearest thing.
+          This data is CBOR. Bytes are shown as base64, and values that JSON does not have as the closest JSON
+          value.
         </p>
       )}
       {single || isSame ? (
         <>
-          {!single && <p className="note">Both are the same.</p>}
+          {!single && <p className="note">No differences.</p>}
           <pre className="whole" tabIndex={0}>
             {visibleLines(b.lines.slice(0, maxLines).join("\n"))}
             {b.lines.length > maxLines &&
-              `\n… ${plural(b.lines.length - maxLines, "more line")}; Copy has all`}
+              `\n… ${plural(b.lines.length - maxLines, "more line")}; Copy copies all`}
           </pre>
         </>
       ) : (

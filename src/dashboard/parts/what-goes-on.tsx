@@ -22,7 +22,7 @@ interface Said {
 }
 
 /** `explain` in words: the state, its evidence, and where to act on it. */
-function sayings(
+function statements(
   ns: string,
   { name, condition, counts, meta, explained, rates, held }: SpecRow,
   look: NamespaceLook,
@@ -36,7 +36,7 @@ function sayings(
       head: `${condition.title}.`,
       words: withError(condition, failures),
       ...(condition.kind === "nobody" && {
-        act: { label: "See the workers", to: { ns, page: "workers" } as const },
+        act: { label: "View workers", to: { ns, page: "workers" } as const },
       }),
     });
   }
@@ -45,9 +45,9 @@ function sayings(
     said.push({
       icon: "pending",
       tone: "pending",
-      head: `It is being run: ${count(counts.pending)} at once${workers > 0 ? `, by ${plural(workers, "worker")}` : ""}.`,
-      words: rates.out > 0 ? [`${rate(rates.out)}/s end.`] : [],
-      act: { label: "See them", to: { ns, page: "units", spec: name, filters: { status: "pending" } } },
+      head: `${plural(counts.pending, "unit")} running${workers > 0 ? ` on ${plural(workers, "worker")}` : ""}.`,
+      words: rates.out > 0 ? [`${rate(rates.out)} units end per second.`] : [],
+      act: { label: "View units", to: { ns, page: "units", spec: name, filters: { status: "pending" } } },
     });
   }
   if (explained !== undefined) {
@@ -57,7 +57,7 @@ function sayings(
         ? {
             icon: "finished",
             tone: "finished",
-            head: `A worker that asks now is given it with a chance of ${percent(explained.chance)}.`,
+            head: `A worker that requests work now gets a unit of it with ${percent(explained.chance)} probability.`,
             words: [
               "Weight ",
               { strong: String(explained.weight) },
@@ -69,7 +69,7 @@ function sayings(
         : {
             icon: excluded === "paused" ? "paused" : excluded === "no_work" ? "available" : "blocked",
             tone: excluded === "no_work" ? "available" : "blocked",
-            head: `A worker that asks now is not given it: ${explained.reason}.`,
+            head: `Not scheduled now: ${explained.reason}.`,
             words: [advice[excluded] ?? ""],
           },
     );
@@ -81,10 +81,10 @@ function sayings(
       tone: status,
       head: `${plural(counts.delayed + counts.blocked, "unit")} cannot run yet.`,
       words: [
-        counts.delayed > 0 ? `${count(counts.delayed)} wait for a time. ` : "",
-        counts.blocked > 0 ? `${count(counts.blocked)} wait for other units.` : "",
+        counts.delayed > 0 ? `${count(counts.delayed)} delayed until a set time. ` : "",
+        counts.blocked > 0 ? `${count(counts.blocked)} waiting for other units.` : "",
       ],
-      act: { label: "See them", to: { ns, page: "units", spec: name, filters: { status } } },
+      act: { label: "View units", to: { ns, page: "units", spec: name, filters: { status } } },
     });
   }
   if (look.workers === 0 && condition?.kind !== "nobody")
@@ -92,7 +92,7 @@ function sayings(
       icon: "workers",
       tone: "blocked",
       head: "No worker is active.",
-      words: ["Nobody asks for work in this namespace."],
+      words: ["Units of this namespace wait until a worker starts."],
       act: { label: "Workers", to: { ns, page: "workers" } },
     });
   if (hasSchedule(meta.schedule))
@@ -100,12 +100,12 @@ function sayings(
       icon: "sched",
       tone: "available",
       head: meta.paused
-        ? "It makes no units by its schedule while it is paused."
+        ? "Its schedule creates no units while it is paused."
         : meta.nextRun === 0
-          ? "Its schedule is over."
+          ? "Its schedule has ended."
           : meta.nextRun > daemonNow()
-            ? `It makes its next unit in ${duration(meta.nextRun - daemonNow())}.`
-            : "It makes its next unit now.",
+            ? `Its schedule creates the next unit in ${duration(meta.nextRun - daemonNow())}.`
+            : "Its schedule creates the next unit now.",
       words: [{ code: scheduleWords(meta.schedule) }],
       act: { label: "Schedules", to: { ns, page: "schedules" } },
     });
@@ -113,40 +113,39 @@ function sayings(
     said.push({
       icon: "cont",
       tone: "available",
-      head: `It makes a unit of its own every ${duration(meta.intervalMs)}.`,
+      head: `Continuous: creates a unit every ${duration(meta.intervalMs)}.`,
       words: [
         meta.nextContinuous > daemonNow()
-          ? `The next in ${duration(meta.nextContinuous - daemonNow())}.`
-          : "The next when a worker asks.",
+          ? `Next in ${duration(meta.nextContinuous - daemonNow())}.`
+          : "Next when a worker requests work.",
       ],
     });
   return said;
 }
 
 const advice: Readonly<Record<string, string>> = {
-  paused: "Resume it, and what waits is handed out by its share.",
-  breaker: "It goes on by itself when a probe finishes. Resume it, and it goes on at once.",
-  no_weight: "Give it a weight above zero.",
-  max_running: "More may run when one of them ends, or after raising max_running.",
-  lower_priority: "Its turn comes when those have no work, or with a higher priority.",
-  enough_running:
-    "It has its share: its turn comes when others have caught up, or when some of its units end.",
-  other_runtime: "No worker that was asked about has its runtime.",
-  no_work: "Units that are added are handed out at once.",
+  paused: "Resume it to hand out its waiting units.",
+  breaker: "It continues by itself when a probe succeeds. Resume it to continue at once.",
+  no_weight: "Set a weight above 0.",
+  max_running: "More units can start when a running one ends, or when you raise max_running.",
+  lower_priority: "Its units are handed out when the others have no work, or when you raise its priority.",
+  enough_running: "It is scheduled again when some of its units end, or when other work specs catch up.",
+  other_runtime: "The worker does not support its runtime.",
+  no_work: "New units can be claimed at once.",
 };
 
 export function WhatGoesOn({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNode {
   const { ns } = useHere();
   const failures = useFailures(ns, spec.name, spec.counts.failed > 0);
   return (
-    <section className="card" aria-label="What goes on">
+    <section className="card" aria-label="Current state">
       <header>
-        <h2>What goes on</h2>
+        <h2>Current state</h2>
         <span className="grow" />
         <span className="dim">from explain, for any worker</span>
       </header>
       <ul className="explain">
-        {sayings(ns, spec, look, failures.data ?? []).map(({ icon, tone, head, words, act }) => (
+        {statements(ns, spec, look, failures.data ?? []).map(({ icon, tone, head, words, act }) => (
           <li key={head}>
             <span className={`t-${tone}`}>
               <Icon name={icon} />

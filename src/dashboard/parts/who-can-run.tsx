@@ -37,16 +37,16 @@ export function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): React
       <header>
         <h2>Who can run what</h2>
         <span className="grow" />
-        <span className="dim">explain, for each kind of worker that exists</span>
+        <span className="dim">from explain, for each kind of active worker</span>
       </header>
       <div className="scroll">
         <table>
           <thead>
             <tr>
               <th scope="col">Work spec</th>
-              <th scope="col">Needs</th>
+              <th scope="col">Requires</th>
               <th className="r lo" scope="col">
-                Needs GB
+                Min. GB
               </th>
               {columns.map(({ title, workers: number }) => (
                 <th key={title} className="r" scope="col">
@@ -94,10 +94,10 @@ const verdicts: Readonly<
   Record<NonNullable<Explained["excluded"]>, readonly [verdict: "yes" | "no" | "held", words: string]>
 > = {
   no_work: ["yes", "no work now"],
-  enough_running: ["yes", "has its share"],
+  enough_running: ["yes", "at its share"],
   continuous_not_due: ["yes", "not due"],
   schedule_not_due: ["yes", "not due"],
-  continuous_pending: ["yes", "runs"],
+  continuous_pending: ["yes", "running"],
   other_runtime: ["no", "other runtime"],
   needs_memory: ["no", "needs more memory"],
   needs_labels: ["no", "lacks a label"],

@@ -37,16 +37,16 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
       <section className="card" aria-label="Units of a worker">
         <header>
           <h2>
-            Units that <Name text={worker} max={48} /> has had
+            Units of worker <Name text={worker} max={48} />
           </h2>
           <span className="grow" />
           <span className="dim">
-            newest first{" "}
+            newest first
             {spec !== undefined && (
               <>
-                , of <Name text={spec} max={32} />{" "}
+                , only <Name text={spec} max={32} />{" "}
                 <Link to={{ ns, page: "units", filters: { worker } }} className="l">
-                  of all
+                  Show all
                 </Link>
               </>
             )}
@@ -63,8 +63,8 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
                 "Work spec",
                 "Attempt",
                 { text: "Error", className: "lo" },
-                { text: "Ran", className: "r lo" },
-                { text: "Began", className: "r" },
+                { text: "Run time", className: "r lo" },
+                { text: "Started", className: "r" },
               ]}
             />
             <tbody>
@@ -103,7 +103,7 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
             </tbody>
           </table>
         </div>
-        {rows.length === 0 && <p className="blank">It has had no units, as far as they are kept.</p>}
+        {rows.length === 0 && <p className="blank">No units of this worker are stored.</p>}
         {attempts.hasNextPage && (
           <p className="blank">
             <button
@@ -112,7 +112,7 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
               disabled={attempts.isFetchingNextPage}
               onClick={() => void attempts.fetchNextPage()}
             >
-              Older
+              Load older
             </button>
           </p>
         )}

@@ -35,24 +35,24 @@ const heldBelow = ({ worker, children }: Node, held: Held): AttemptRow[] => [
 
 export const desiredWords: Readonly<Record<DesiredState, string>> = {
   run: "run",
-  idle: "finish what they hold and take nothing more",
-  terminate: "finish what they hold and stop",
+  idle: "finish their units and claim no more",
+  terminate: "finish their units and stop",
 };
 
 export function desireItems(now: DesiredState, set: (next: DesiredState) => void): MenuItem[] {
   return [
-    { key: "run", label: "Run", note: "take work", selected: now === "run", run: () => set("run") },
+    { key: "run", label: "Run", note: "claim units", selected: now === "run", run: () => set("run") },
     {
       key: "idle",
       label: "Drain",
-      note: "take nothing more",
+      note: "claim no more units",
       selected: now === "idle",
       run: () => set("idle"),
     },
     {
       key: "terminate",
       label: "Stop",
-      note: "finish, then end",
+      note: "finish, then stop",
       danger: true,
       selected: now === "terminate",
       run: () => set("terminate"),
@@ -101,7 +101,7 @@ export function Tree(props: {
         <Heads
           of={[
             "Worker",
-            "Does",
+            "State",
             { text: "Runtime · version", className: "lo" },
             { text: "Slots", className: "l9" },
             { text: "Holds", className: "l9" },
@@ -129,7 +129,7 @@ export function Tree(props: {
               </td>
               <td className="mid lo" />
               <td className="l9" />
-              <td className="l9 dim">nothing</td>
+              <td className="l9 dim">none</td>
               <td />
               <td className="l12" />
               <td className="r">
@@ -191,7 +191,7 @@ function WorkerLine(props: {
   const set = (next: DesiredState): void => {
     const before = worker.desired;
     void undo.run({
-      did: `${worker.name} is asked to ${desiredWords[next].replace("they hold", "it holds")}`,
+      did: `${worker.name} is asked to ${desiredWords[next].replace("their", "its")}`,
       act: () => desire(ns, [worker.name, ...children.map((child) => child.worker.name)], next),
       back: () =>
         desire(
@@ -212,7 +212,7 @@ function WorkerLine(props: {
               type="button"
               className="tw"
               aria-expanded={isOpen}
-              aria-label={`${isOpen ? "Close" : "Open"} ${visible(worker.name)}`}
+              aria-label={`${isOpen ? "Collapse" : "Expand"} ${visible(worker.name)}`}
               onClick={onToggle}
             >
               <Icon name={isOpen ? "chev" : "right"} />
@@ -228,10 +228,7 @@ function WorkerLine(props: {
                 : `${told.host}${told.pid === undefined ? "" : `, process ${told.pid}`}`
             }
           >
-            <Link
-              to={{ ns, page: "units", filters: { worker: worker.name } }}
-              title="The units that it has had"
-            >
+            <Link to={{ ns, page: "units", filters: { worker: worker.name } }} title="Units of this worker">
               <Name text={worker.name} max={36} />
             </Link>
           </span>
@@ -311,10 +308,10 @@ function WorkerLine(props: {
           <Confirm
             title={`Give back ${plural(attempts.length, "unit")} of ${visible(worker.name).slice(0, 40)}`}
             facts={[
-              { term: "Does", text: "The leases end now. Other workers are given the units when they ask." },
+              { term: "Effect", text: "The leases end now. Other workers can then claim the units." },
               {
-                term: "Watch out",
-                text: "The worker is not stopped: if it still runs them, they run twice for a while. What it says at the end is refused.",
+                term: "Warning",
+                text: "The worker is not stopped. If it is still running the units, they run twice for a while. Its results are rejected.",
               },
             ]}
             run={async () => {
@@ -341,7 +338,7 @@ const slotsUsed = ({ worker, children }: Node, held: Held): number =>
 function Slots({ used, of }: { used: number; of: number }): ReactNode {
   const shown = Math.min(used, of);
   return (
-    <span className="slots-cell" title={`${used} of ${of} slots hold something`}>
+    <span className="slots-cell" title={`${used} of ${of} slots in use`}>
       {of <= 18 ? (
         <span className="slots">
           {Array.from({ length: of }, (_, i) => (
