@@ -1,4 +1,4 @@
-// Copies docs/ to pages/: what VitePress builds must be below its own folder, and the reference of the API is written beside it.
+// Copies docs/ to pages/: VitePress builds only files below its own folder, and typedoc writes the API reference there too.
 import { cpSync, rmSync } from "node:fs";
 import path from "node:path";
 

@@ -47,7 +47,7 @@ export default {
     sidebar: [
       { text: "Start", items: [{ text: "Overview", link: "/" }, item("tutorial.md")] },
       { text: "Guides", items: pagesIn("guides").map(item) },
-      { text: "Pages", items: concepts.map(item) },
+      { text: "Concepts", items: concepts.map(item) },
       { text: "Reference", items: [{ text: "API", link: "/api/" }] },
     ],
   },
