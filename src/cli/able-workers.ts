@@ -3,6 +3,7 @@ import {
   decodeData,
   isWorkerLabel,
   type Coordinate,
+  type Exclusion,
   type Explained,
   type ScheduleRequest,
   type WorkerRow,
@@ -18,11 +19,18 @@ interface WorkerProcess {
   asks: readonly ScheduleRequest[] | null;
 }
 
+export interface Inability {
+  reason: string;
+  /** The scheduler's rule; null for a worker that takes no work at all. */
+  rule: Exclusion | null;
+  workers: string[];
+}
+
 export interface AbleWorkers {
   /** Workers that could take the work spec, including workers that do not report their requests. */
   able: string[];
   /** Why the other workers cannot, grouped by reason. */
-  unable: { reason: string; workers: string[] }[];
+  unable: Inability[];
 }
 
 /** The scheduler's exclusion rules that concern the requesting worker and not the work spec, in the scheduler's order. */
@@ -52,29 +60,34 @@ export async function ableWorkers(
     }
   return (workSpec) => {
     const able: string[] = [];
-    const unable = new Map<string, string[]>();
+    const unable = new Map<string, Inability>();
     for (const { name, away, asks } of askers) {
-      const reason = away === "" ? whyNot(asks, (ask) => answerOf(ask, workSpec)) : away;
+      const { reason, rule } =
+        away === "" ? whyNot(asks, (ask) => answerOf(ask, workSpec)) : { reason: away, rule: null };
+      const known = unable.get(reason);
       if (reason === "") able.push(name);
-      else unable.set(reason, [...(unable.get(reason) ?? []), name]);
+      else if (known === undefined) unable.set(reason, { reason, rule, workers: [name] });
+      else known.workers.push(name);
     }
-    return { able, unable: [...unable].map(([reason, names]) => ({ reason, workers: names })) };
+    return { able, unable: [...unable.values()] };
   };
 }
 
-/** Empty when at least one request allows the work spec; otherwise the reason of the request that passed the most rules. */
+const allowed = { reason: "", rule: null };
+
+/** An empty reason when at least one request allows the work spec; otherwise that of the request that passed the most rules. */
 function whyNot(
   asks: readonly ScheduleRequest[] | null,
   answer: (ask: ScheduleRequest) => Explained | undefined,
-): string {
-  if (asks === null) return "";
+): Pick<Inability, "reason" | "rule"> {
+  if (asks === null) return allowed;
   const rank = (one: Explained | undefined): number => workerRules.indexOf(one?.excluded ?? "");
   const told = asks.map(answer);
-  if (told.length === 0) return "it claims no work";
-  if (told.some((one) => rank(one) < 0)) return "";
+  if (told.length === 0) return { reason: "it claims no work", rule: null };
+  if (told.some((one) => rank(one) < 0)) return allowed;
   const [best] = told.sort((a, b) => rank(b) - rank(a));
   const shown = best?.excluded === "other_runtime" ? answer(allRuntimes(asks)) : best;
-  return `it ${show(shown?.reason ?? "")}`;
+  return { reason: `it ${show(shown?.reason ?? "")}`, rule: best?.excluded ?? null };
 }
 
 /** One request with all runtimes of a worker, so that the reason in the message names them all. */

@@ -518,7 +518,10 @@ const stories: readonly Story[] = [
       },
       { run: "mode idle", out: "set mode to 'idle'\n" },
       { run: "mode --json", json: { mode: "idle", workers: { run: 2, idle: 1 } } },
-      { run: "explain", out: /All workers of this namespace were told to idle; start them again with coordinate mode run/ },
+      {
+        run: "explain",
+        out: /All workers of this namespace were told to idle; start them again with coordinate mode run/,
+      },
       { run: "doctor", out: /note +workers +all workers were told to idle/ },
       { run: "mode run", out: "set mode to 'run'\n" },
       {

@@ -171,7 +171,7 @@ const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) 
 /** A reason of the scheduler is either a predicate of the work spec ("has no work") or a sentence about others. */
 function reasonSentence(reason: string): string {
   const shown = show(reason);
-  if (/^(has|is|may|needs|requires|generates|makes|starts) /.test(shown)) return `It ${shown}.`;
+  if (/^(has|is|may|needs|requires|generates|makes|runs|starts) /.test(shown)) return `It ${shown}.`;
   return `${shown[0]?.toUpperCase() ?? ""}${shown.slice(1)}.`;
 }
 
@@ -208,12 +208,12 @@ function aboutSpec(
       "  ",
     );
   for (const { reason, workers } of unable) out.sentence(`    ${listed(workers, 3)}: ${reason}`, "      ");
-  if (able.length === 0 && unable.some(({ reason }) => / needs .* GB/.test(reason)))
+  if (able.length === 0 && unable.some(({ rule }) => rule === "needs_memory"))
     out.sentence(
       `  Start a worker with more memory, or remove the requirement with coordinate set ${quote(one.workSpec)} min_gb=0.`,
       "  ",
     );
-  if (able.length === 0 && unable.some(({ reason }) => reason.includes(" requires ")))
+  if (able.length === 0 && unable.some(({ rule }) => rule === "needs_labels"))
     out.sentence("  No worker has the required labels: start one with coordinate worker --labels.", "  ");
   if (one.excluded === "no_work") noWork(out, { delayed, blocked, failed }, quote(one.workSpec));
 }
