@@ -70,7 +70,10 @@ test("units that may chain, among others that do not", async () => {
     { workSpec: "c", counts: { finished: 200 } },
   ]);
   // a settle, and a claim when units of the third are added again
-  expect(refused.filter((message) => message.includes('coordinate: not a plain case, done again with care')).length).toBeLessThanOrEqual(2);
+  expect(
+    refused.filter((message) => message.includes("coordinate: not a plain case, done again with care"))
+      .length,
+  ).toBeLessThanOrEqual(2);
 });
 
 test("units that are tried again, among others that are not", async () => {
