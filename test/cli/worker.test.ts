@@ -75,7 +75,7 @@ describe("coordinate worker", () => {
     await until("the task runs", () => /grandchild \d+/.test(worker.output()), 40_000);
     const processes = descendants(worker.pid);
     worker.child.kill("SIGINT");
-    await until("it has heard", () => worker.output().includes("once more"));
+    await until("it has heard", () => worker.output().includes("send the signal again"));
     worker.child.kill("SIGINT");
     expect(await worker.ended).toBe(2);
     await until("no process is left", () => !processes.some(isAlive));

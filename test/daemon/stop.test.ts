@@ -127,7 +127,7 @@ test("a mistake in the settings: exit code 78, and what is wrong", { timeout: 60
     mkdtempSync(path.join(tmpdir(), "stop-")),
   ]);
   expect(await daemon.ended).toBe(78);
-  expect(daemon.output()).toContain("can be reached by others");
+  expect(daemon.output()).toContain("is reachable from other machines");
   const other = await startProcess(["--htpp", "x"]);
   expect(await other.ended).toBe(78);
   expect(other.output()).toContain("did you mean --http?");
