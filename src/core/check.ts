@@ -9,8 +9,8 @@ export const latestTime = 8.64e15;
 const bad = (field: string, want: string, value: unknown): CoordinateError =>
   new CoordinateError("bad_argument", `${field}: expected ${want}, got ${describeValue(value)}`);
 
-export function checkNumber(field: string, value: unknown, otherwise = 0): number {
-  if (value === undefined) return otherwise;
+export function checkNumber(field: string, value: unknown): number {
+  if (value === undefined) return 0;
   if (typeof value !== "number" || !Number.isFinite(value)) throw bad(field, "a finite number", value);
   return value;
 }

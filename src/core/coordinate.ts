@@ -28,7 +28,7 @@ import type { FailureRow } from "./failure.ts";
 import type { History, HistoryQuery } from "./history.ts";
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NamespaceRow, NamespaceSettings } from "./namespace.ts";
-import type { Page } from "./page.ts";
+import type { Page, PageQuery } from "./page.ts";
 import type { PartitionRow } from "./partition-row.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
 import type { Explained, ScheduleRequest } from "./scheduler.ts";
@@ -70,7 +70,7 @@ export interface Coordinate {
   ): Promise<WorkSpecRow[]>;
   /** By name, in the order asked for, null where there is none. */
   getWorkSpecs(ns: string, refs: readonly WorkSpecRef[]): Promise<(WorkSpecRow | null)[]>;
-  listWorkSpecs(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<WorkSpecRow>>;
+  listWorkSpecs(ns: string, query?: PageQuery): Promise<Page<WorkSpecRow>>;
   /** Returns the resulting metadata: `continuous` stays off for a work spec that cannot be continuous. */
   setWorkSpecMeta(ns: string, ref: WorkSpecRef, change: WorkSpecMetaChange): Promise<WorkSpecMeta>;
   /** Deletes work specs with their units and attempts. Returns for each whether it existed. */
@@ -186,7 +186,7 @@ export interface Coordinate {
   /** How many messages each queue has, in the order asked for; 0 for one that does not exist. */
   countMessages(ns: string, queues: readonly string[]): Promise<number[]>;
   /** The queues that have messages, in name order. */
-  listQueues(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<QueueRow>>;
+  listQueues(ns: string, query?: PageQuery): Promise<Page<QueueRow>>;
   /** Removes all messages of a queue, in slices if they are many; returns how many. */
   clearQueue(ns: string, queue: string): Promise<number>;
 
@@ -200,7 +200,7 @@ export interface Coordinate {
   /** By key, in the order asked for, null where there is none. */
   getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]>;
   /** In the order of keys. */
-  listActions(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<ActionRow>>;
+  listActions(ns: string, query?: PageQuery): Promise<Page<ActionRow>>;
   /** Returns for each key whether it existed. */
   deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]>;
 
@@ -211,7 +211,7 @@ export interface Coordinate {
   /** By name, in the order asked for, null where there is none. */
   getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]>;
   /** In name order. */
-  listBatches(ns: string, query?: { previous?: string; limit?: number }): Promise<Page<BatchRow>>;
+  listBatches(ns: string, query?: PageQuery): Promise<Page<BatchRow>>;
   /** Deletes batches; their units stay. Returns for each name whether it existed. */
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
   /**
@@ -241,11 +241,7 @@ export interface Coordinate {
    * The partitions of a work spec with units that wait, run or will be tried again, and what holds each back. In name order; PostgreSQL
    * orders names of more than 48 bytes by their first 16 bytes. A work spec without a rule for partitions has none.
    */
-  listPartitions(
-    ns: string,
-    ref: WorkSpecRef,
-    query?: { previous?: string; limit?: number },
-  ): Promise<Page<PartitionRow>>;
+  listPartitions(ns: string, ref: WorkSpecRef, query?: PageQuery): Promise<Page<PartitionRow>>;
 
   /** Exact counts per work spec and status, of one namespace or of all. */
   tally(ns?: string): Promise<TallyRow[]>;

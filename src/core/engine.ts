@@ -88,7 +88,7 @@ import {
   type NamespaceRow,
   type NamespaceSettings,
 } from "./namespace.ts";
-import { eachRow, type Page } from "./page.ts";
+import { eachRow, type Page, type PageQuery } from "./page.ts";
 import { partitionRow, type PartitionRow } from "./partition-row.ts";
 import { defaultTake, maxTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { keepsHistory, Recorder } from "./recording.ts";
@@ -278,17 +278,8 @@ export class Engine implements Coordinate {
     return this.#store.getWorkSpecs(this.#ns(ns), this.#requests.items("work specs", refs, checkRef));
   }
 
-  async listWorkSpecs(
-    ns: string,
-    query: { previous?: string; limit?: number } = {},
-  ): Promise<Page<WorkSpecRow>> {
-    const namespace = this.#ns(ns);
-    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
-    return page(
-      query.limit,
-      (limit) => this.#store.listWorkSpecs(namespace, previous, limit),
-      (row) => row.name,
-    );
+  async listWorkSpecs(ns: string, query: PageQuery = {}): Promise<Page<WorkSpecRow>> {
+    return this.#listed(ns, query, (...where) => this.#store.listWorkSpecs(...where), nameOf);
   }
 
   async setWorkSpecMeta(ns: string, ref: WorkSpecRef, change: WorkSpecMetaChange): Promise<WorkSpecMeta> {
@@ -383,7 +374,7 @@ export class Engine implements Coordinate {
     if (query.previous !== undefined) where.previous = checkName("work unit", query.previous);
     const read = (limit: number): Promise<WorkUnitRow[]> =>
       this.#store.listWorkUnits(namespace, checkRef(ref), where, limit, this.#clock.now());
-    return page(query.limit, read, (row) => row.name);
+    return page(query.limit, read, nameOf);
   }
 
   async countWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<Tally> {
@@ -659,7 +650,7 @@ export class Engine implements Coordinate {
     const where = this.#requests.workerQuery(query);
     const read = (limit: number): Promise<WorkerRow[]> =>
       this.#store.listWorkers(namespace, where, limit, this.#clock.now());
-    return page(query.limit, read, (row) => row.name);
+    return page(query.limit, read, nameOf);
   }
 
   // ---- queues of outcomes
@@ -682,11 +673,8 @@ export class Engine implements Coordinate {
     return this.#store.countMessages(this.#ns(ns), checked);
   }
 
-  async listQueues(ns: string, query: { previous?: string; limit?: number } = {}): Promise<Page<QueueRow>> {
-    const namespace = this.#ns(ns);
-    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
-    const read = (limit: number): Promise<QueueRow[]> => this.#store.listQueues(namespace, previous, limit);
-    return page(query.limit, read, (row) => row.name);
+  async listQueues(ns: string, query: PageQuery = {}): Promise<Page<QueueRow>> {
+    return this.#listed(ns, query, (...where) => this.#store.listQueues(...where), nameOf);
   }
 
   async clearQueue(ns: string, queue: string): Promise<number> {
@@ -713,11 +701,13 @@ export class Engine implements Coordinate {
     return this.#store.getActions(this.#ns(ns), this.#requests.names("keys", "action", keys));
   }
 
-  async listActions(ns: string, query: { previous?: string; limit?: number } = {}): Promise<Page<ActionRow>> {
-    const namespace = this.#ns(ns);
-    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
-    const read = (limit: number): Promise<ActionRow[]> => this.#store.listActions(namespace, previous, limit);
-    return page(query.limit, read, (row) => row.key);
+  async listActions(ns: string, query: PageQuery = {}): Promise<Page<ActionRow>> {
+    return this.#listed(
+      ns,
+      query,
+      (...where) => this.#store.listActions(...where),
+      (row) => row.key,
+    );
   }
 
   async deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
@@ -736,11 +726,8 @@ export class Engine implements Coordinate {
     return this.#store.getBatches(this.#ns(ns), this.#requests.items("names", names, checkBatch));
   }
 
-  async listBatches(ns: string, query: { previous?: string; limit?: number } = {}): Promise<Page<BatchRow>> {
-    const namespace = this.#ns(ns);
-    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
-    const read = (limit: number): Promise<BatchRow[]> => this.#store.listBatches(namespace, previous, limit);
-    return page(query.limit, read, (row) => row.name);
+  async listBatches(ns: string, query: PageQuery = {}): Promise<Page<BatchRow>> {
+    return this.#listed(ns, query, (...where) => this.#store.listBatches(...where), nameOf);
   }
 
   async setLimits(ns: string, limits: readonly SharedLimitInput[]): Promise<SharedLimitRow[]> {
@@ -814,11 +801,7 @@ export class Engine implements Coordinate {
     );
   }
 
-  async listPartitions(
-    ns: string,
-    ref: WorkSpecRef,
-    query: { previous?: string; limit?: number } = {},
-  ): Promise<Page<PartitionRow>> {
+  async listPartitions(ns: string, ref: WorkSpecRef, query: PageQuery = {}): Promise<Page<PartitionRow>> {
     const namespace = this.#ns(ns);
     const previous = query.previous === undefined ? null : checkText("previous", query.previous);
     const [spec] = await this.#store.getWorkSpecs(namespace, [checkRef(ref)]);
@@ -951,6 +934,18 @@ export class Engine implements Coordinate {
     this.#open();
     return checkName("namespace", ns);
   }
+
+  /** A page of what the store lists by name. */
+  #listed<Row>(
+    ns: string,
+    query: PageQuery,
+    list: (ns: string, previous: string | null, limit: number) => Promise<Row[]>,
+    named: (row: Row) => string,
+  ): Promise<Page<Row>> {
+    const namespace = this.#ns(ns);
+    const previous = query.previous === undefined ? null : checkText("previous", query.previous);
+    return page(query.limit, (limit) => list(namespace, previous, limit), named);
+  }
 }
 
 function listensToBreakers(store: Store, listener: (event: BreakerEvent) => void): () => void {
@@ -960,18 +955,20 @@ function listensToBreakers(store: Store, listener: (event: BreakerEvent) => void
   return () => breakers.delete(listener);
 }
 
+const nameOf = ({ name }: { name: string }): string => name;
+
 /** Reads one row more than asked for, to know whether there is another page. */
 async function page<Row>(
   asked: number | undefined,
   read: (limit: number) => Promise<Row[]>,
-  nameOf: (row: Row) => string,
+  named: (row: Row) => string,
 ): Promise<Page<Row>> {
   const limit = Math.min(checkCount("limit", asked, defaultPage, 1), largestPage);
   const rows = await read(limit + 1);
   if (rows.length <= limit) return { rows, next: null };
   rows.length = limit;
   const last = rows.at(-1);
-  return { rows, next: last === undefined ? null : nameOf(last) };
+  return { rows, next: last === undefined ? null : named(last) };
 }
 
 const noSuchAttempt = (attempt: string): AttemptChanged => ({

@@ -73,6 +73,13 @@ export class WaitedError extends CoordinateError {
   }
 }
 
+/** `unavailable`, because another process has the store open. */
+export class InUseError extends CoordinateError {
+  constructor(value: string, options?: ErrorOptions) {
+    super("unavailable", value, options);
+  }
+}
+
 export const errorCodes = Object.keys(table) as readonly ErrorCode[];
 
 export function isErrorCode(text: string): text is ErrorCode {

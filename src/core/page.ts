@@ -11,6 +11,11 @@ export interface PageStart {
   previous?: string;
 }
 
+/** What a listing is asked for. Without `limit`, pages have a default size. */
+export interface PageQuery extends PageStart {
+  limit?: number;
+}
+
 /** Yields every page of a listing. Reads the next page only when the caller asks for it. */
 export async function* eachPage<Row>(
   read: (from: PageStart) => Promise<Page<Row>>,

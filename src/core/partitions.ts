@@ -20,9 +20,10 @@ export interface Rate {
 
 export const hasRate = ({ limit = 0, periodMs = 1000 }: Rate): boolean => limit > 0 && periodMs > 0;
 
-const tokenMs = ({ limit = 0, periodMs = 1000 }: Rate): number => periodMs / limit;
+/** The time in which one token comes back. */
+export const tokenMs = ({ limit = 0, periodMs = 1000 }: Rate): number => periodMs / limit;
 
-const burstOf = ({ burst = 1 }: Rate): number => Math.max(1, burst);
+export const burstOf = ({ burst = 1 }: Rate): number => Math.max(1, burst);
 
 /**
  * A token bucket in one number (GCRA): `full` is when the bucket will be full again. A time too far ahead, left by a slower rate or
@@ -117,10 +118,14 @@ export interface Turn {
  * How many units a turn of the partition has. Tests for an empty object first: looking up a name that was never a property key
  * costs more.
  */
-const weightOf = ({ fair, partitionWeights }: WorkSpecMeta, partition: string): number =>
-  fair !== "" && hasAny(partitionWeights) && Object.hasOwn(partitionWeights, partition)
-    ? (partitionWeights[partition] ?? 1)
+const weightOf = (meta: WorkSpecMeta, partition: string): number =>
+  hasWeights(meta) && Object.hasOwn(meta.partitionWeights, partition)
+    ? (meta.partitionWeights[partition] ?? 1)
     : 1;
+
+/** Whether some partitions have turns of several units. */
+export const hasWeights = ({ fair, partitionWeights }: WorkSpecMeta): boolean =>
+  fair !== "" && hasAny(partitionWeights);
 
 function hasAny(weights: Readonly<Record<string, number>>): boolean {
   for (const _ in weights) return true;

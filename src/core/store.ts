@@ -428,6 +428,10 @@ export interface Swept {
   more: boolean;
 }
 
+/** How many units a sweep has changed, without those that schedules made. */
+export const unitsSwept = ({ expired, due, exhausted, retired }: Swept): number =>
+  expired + due + exhausted + retired;
+
 export const nothingSwept = (): Swept => ({
   expired: 0,
   due: 0,

@@ -60,7 +60,7 @@ import type { History, HistoryChange, HistoryPoint, HistoryQuery, HistorySeries,
 import type { Lock, LockPath, LockRefusal } from "./lock.ts";
 import type { NameKind } from "./names.ts";
 import { schedulingPolicies, shareKinds, type NamespaceRow, type NamespaceSettings } from "./namespace.ts";
-import type { Page } from "./page.ts";
+import type { Page, PageQuery } from "./page.ts";
 import type { QueueMessage, QueueRow } from "./queue.ts";
 import { backoffKinds, type Backoff, type RetryPolicy } from "./retry.ts";
 import type { Explained, ScheduleRequest } from "./scheduler.ts";
@@ -161,7 +161,7 @@ const data: Shape<Data> = {
   description: "A data dictionary: a JSON object, or base64 of a CBOR map",
 };
 
-const paging: Members<{ previous?: string; limit?: number }> = {
+const paging: Members<PageQuery> = {
   previous: maybe(text({ description: "The `next` of the previous page" })),
   limit: maybe(integer),
 };

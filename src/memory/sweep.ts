@@ -1,5 +1,12 @@
 /** Housekeeping: applies elapsed time, fails units that were tried too often, removes ended units and inactive workers. */
-import { countRetired, exhaustUnits, removeUnits, type Swept, type SweepLimits } from "../core/index.ts";
+import {
+  countRetired,
+  exhaustUnits,
+  removeUnits,
+  unitsSwept,
+  type Swept,
+  type SweepLimits,
+} from "../core/index.ts";
 import { catchUpSpecs } from "./expiry.ts";
 import { forgetTaken } from "./queues.ts";
 import type { Space, Spec, UnitTable, Unit, Worker } from "./state.ts";
@@ -15,7 +22,7 @@ export function sweepSpace(
   now: number,
   swept: Swept,
 ): boolean {
-  const total = (): number => swept.expired + swept.due + swept.exhausted + swept.retired + swept.generated;
+  const total = (): number => unitsSwept(swept) + swept.generated;
   const before = total();
   const left = Math.max(0, limits.units - unitsSwept(swept));
   const { expired, due, generated } = catchUpSpecs(set, space.specs.values(), now, left);
@@ -34,9 +41,6 @@ export function sweepSpace(
     swept.workers += forgetWorker(space, worker, limits.workersBefore);
   return total() > before;
 }
-
-const unitsSwept = ({ expired, due, exhausted, retired }: Swept): number =>
-  expired + due + exhausted + retired;
 
 /** Removes attempts of deleted units, when the log has doubled since it was last trimmed. */
 function trimLog(worker: Worker, units: UnitTable): void {

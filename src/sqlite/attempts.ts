@@ -1,13 +1,14 @@
 /** Reads attempts: by key, by the request that claimed them, and by worker. */
 import {
   attemptRow,
+  compareKeys,
   type AttemptCursor,
   type AttemptKey,
   type AttemptRow,
   type ListedAttempt,
 } from "../core/index.ts";
 import type { Space, State } from "./state.ts";
-import { findUnit, pastAttempt } from "./units.ts";
+import { findUnit, pastAttempt, pastAttempts, type Unit } from "./units.ts";
 import { loggedAttempts } from "./workers.ts";
 
 /** The attempts of the first claim with this request id, as far as they still run; null if there was none. */
@@ -33,8 +34,37 @@ export function findAttempt(state: State, ns: string, { unitId, number }: Attemp
   return attempt === undefined ? null : attemptRow(unit, attempt);
 }
 
+/** The oldest first. */
+export function attemptsOf(state: State, unit: Unit): AttemptRow[] {
+  const attempts = pastAttempts(state, unit.id);
+  if (unit.attempt !== null) attempts.push(unit.attempt);
+  return attempts.map((attempt) => attemptRow(unit, attempt));
+}
+
+/** The attempts that workers hold, by unit. */
+export function heldAttempts(
+  state: State,
+  ns: string,
+  workers: readonly number[],
+  previous: AttemptCursor | null,
+  limit: number,
+  now: number,
+): ListedAttempt[] {
+  const keys = workers
+    .flatMap((worker) => heldBy(state, worker, now))
+    .filter((key) => previous === null || compareKeys(key, previous) > 0)
+    .sort(compareKeys);
+  const rows: ListedAttempt[] = [];
+  for (const key of keys) {
+    if (rows.length === limit) break;
+    const row = findAttempt(state, ns, key);
+    if (row !== null) rows.push({ row, position: null });
+  }
+  return rows;
+}
+
 /** The attempts that a worker holds, and those that it lost before their leases ended. */
-export function heldAttempts(state: State, worker: number, now: number): AttemptKey[] {
+function heldBy(state: State, worker: number, now: number): AttemptKey[] {
   const held = [...state.leases.heldBy(worker)].map((unitId) => ({
     unitId,
     number: state.leases.get(unitId)?.number ?? 0,

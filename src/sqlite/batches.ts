@@ -12,11 +12,10 @@ export function readBatch(state: State, space: Space, name: string): BatchRow | 
 export const listBatches = (state: State, space: Space, previous: string | null, limit: number): BatchRow[] =>
   state.sql.batches.all(space.id, nameToBytes(previous ?? ""), limit).map(([row]) => parse(row));
 
-export const deleteBatches = (state: State, space: Space, names: readonly string[]): boolean[] =>
-  names.map((name) => {
-    state.writes++;
-    return state.sql.dropBatch.run(space.id, nameToBytes(name)) > 0;
-  });
+export function deleteBatch(state: State, space: Space, name: string): boolean {
+  state.writes++;
+  return state.sql.dropBatch.run(space.id, nameToBytes(name)) > 0;
+}
 
 export const innerBatches = (state: State, space: Space, parents: readonly string[]): string[] =>
   parents

@@ -48,7 +48,7 @@ export function listCandidates(
   };
 }
 
-export function heldBack(state: State, spec: Spec, now: number): Held | null {
+function heldBack(state: State, spec: Spec, now: number): Held | null {
   const { meta, full } = spec;
   if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
   if (!hasLanes(meta) || spec.counts.available === 0) return null;
@@ -56,7 +56,7 @@ export function heldBack(state: State, spec: Spec, now: number): Held | null {
   return lanes.mayServe(spec, now) ? null : { reason: "partitions", until: lanes.nextWake };
 }
 
-export function earliest(a: number | null, b: number | null): number {
+function earliest(a: number | null, b: number | null): number {
   if (a === null) return b ?? 0;
   return b === null ? a : Math.min(a, b);
 }

@@ -17,7 +17,7 @@ import type { State } from "./state.ts";
 /** The result of a verb that has moved its share of overdue units and has to run again before it can answer. */
 export const again = Symbol("again");
 
-export type Work = () => unknown;
+type Work = () => unknown;
 
 interface Job {
   work: Work;

@@ -5,8 +5,7 @@
 import { byExpiration, expireUnits, isRunDue, makeRuns, releaseDue, ringTimers } from "../core/index.ts";
 import { expirePlain, releasePlain } from "./fast-paths.ts";
 import type { Spec, State } from "./state.ts";
-import type { Unit } from "./units.ts";
-import { apply, type SqliteSet } from "./working-set.ts";
+import { apply } from "./working-set.ts";
 
 /** The most units that one call moves: about 10 ms of work. */
 export const maxMoved = 1000;
@@ -29,7 +28,7 @@ export function isBehind(state: State, spec: Spec, now: number): boolean {
   return due !== null && due <= now;
 }
 
-export function firstTimer(state: State, spec: Spec): number {
+function firstTimer(state: State, spec: Spec): number {
   if (!spec.timed) return Infinity;
   if (spec.ring === undefined) spec.ring = (state.sql.firstTimer.get(spec.id)?.[0] ?? null) as number | null;
   return spec.ring ?? Infinity;
@@ -63,9 +62,6 @@ export function catchUp(state: State, specs: readonly Spec[], now: number, limit
   return { expired, due, generated, done };
 }
 
-const unitsOf = (set: SqliteSet, ids: readonly number[]): Unit[] =>
-  ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined);
-
 function expireLeases(state: State, specs: readonly Spec[], now: number, limit: number): number {
   let count = 0;
   const left: number[] = [];
@@ -75,7 +71,7 @@ function expireLeases(state: State, specs: readonly Spec[], now: number, limit: 
     if (leases.length === 0 || expirePlain(state, spec, leases, now)) continue;
     for (const { unit } of leases) left.push(unit);
   }
-  if (left.length > 0) apply(state, now, (set) => expireUnits(set, unitsOf(set, left).sort(byExpiration)));
+  if (left.length > 0) apply(state, now, (set) => expireUnits(set, set.units(left).sort(byExpiration)));
   return count;
 }
 
@@ -87,17 +83,10 @@ function ringDue(state: State, specs: readonly Spec[], now: number, limit: numbe
     )
     .map(([unit, time]) => ({ unit: unit as number, time: time as number }))
     .sort((a, b) => a.time - b.time || a.unit - b.unit)
+    .map(({ unit }) => unit)
     .slice(0, Math.max(0, limit));
   if (rung.length === 0) return 0;
-  apply(state, now, (set) =>
-    ringTimers(
-      set,
-      unitsOf(
-        set,
-        rung.map(({ unit }) => unit),
-      ),
-    ),
-  );
+  apply(state, now, (set) => ringTimers(set, set.units(rung)));
   return rung.length;
 }
 
@@ -107,6 +96,6 @@ function releaseDelayed(state: State, spec: Spec, now: number, limit: number): n
   const rows = state.sql.due.all(spec.id, now, limit);
   const ids = rows.map(([id]) => id as number);
   if (!releasePlain(state, spec, ids, rows.at(-1)?.[1] as number))
-    apply(state, now, (set) => releaseDue(set, unitsOf(set, ids)));
+    apply(state, now, (set) => releaseDue(set, set.units(ids)));
   return ids.length;
 }

@@ -18,7 +18,7 @@ import {
 } from "node:fs";
 import { hostname } from "node:os";
 import path from "node:path";
-import { CoordinateError } from "../core/index.ts";
+import { CoordinateError, InUseError } from "../core/index.ts";
 import { isSqliteError, type Connection, type Driver } from "./driver.ts";
 
 /**
@@ -191,8 +191,7 @@ export function own(driver: Driver, file: string): Ownership {
       isSqliteError(error) && primary(error.errcode) === codes.busy ? readOwner(connection) : null;
     connection.close();
     if (owner === null) throw explain(lockFile, error);
-    throw new CoordinateError(
-      "unavailable",
+    throw new InUseError(
       `${file}: is in use by ${owner}. Only one process at a time can own a store; connect to that process, or open the store read-only`,
       { cause: error },
     );
@@ -268,7 +267,7 @@ export function explain(file: string, error: unknown): unknown {
       case codes.cannotOpen:
         return say("unavailable", `cannot be opened (${error.message}); check its permissions`);
       case codes.busy:
-        return say("unavailable", "is locked by another program");
+        return new InUseError(`${file}: is locked by another program`, { cause: error });
       case codes.noMemory:
         return say("unavailable", "not enough memory");
       default:

@@ -35,7 +35,8 @@ export class Leases {
       held?.delete(unit);
       if (held?.size === 0) this.#byWorker.delete(old.worker);
     }
-    if (old !== undefined) this.#expirations(old.spec).live--;
+    // with its last lease the heap of a spec goes as well, so that nothing is kept of deleted specs
+    if (old !== undefined && --this.#expirations(old.spec).live === 0) this.#bySpec.delete(old.spec);
     if (lease === undefined) {
       this.#byUnit.delete(unit);
       return old;
@@ -63,10 +64,6 @@ export class Leases {
   /** The first leases of a spec that ended at or before `now`, in the order they ended. */
   ended(spec: number, now: number, limit: number): Lease[] {
     return this.#bySpec.get(spec)?.ended(now, limit, (lease) => this.#byUnit.get(lease.unit) === lease) ?? [];
-  }
-
-  forgetSpec(spec: number): void {
-    this.#bySpec.delete(spec);
   }
 
   clear(): void {

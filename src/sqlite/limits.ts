@@ -23,11 +23,10 @@ export function putLimits(state: State, space: Space, limits: readonly SharedLim
   }
 }
 
-export const deleteLimits = (state: State, space: Space, names: readonly string[]): boolean[] =>
-  names.map((name) => {
-    state.writes++;
-    return state.sql.dropLimit.run(space.id, nameToBytes(name)) > 0;
-  });
+export function deleteLimit(state: State, space: Space, name: string): boolean {
+  state.writes++;
+  return state.sql.dropLimit.run(space.id, nameToBytes(name)) > 0;
+}
 
 /** The shared limits of a spec, each with the number of units that run under it. */
 export function limitsOf(state: State, spec: Spec, now: number): SharedLimitState[] {

@@ -1,13 +1,38 @@
 /** Locks: one row per path, ordered by lock key. */
-import { lockAncestors, lockKey, type Lock, type LockPath, type LockView } from "../core/index.ts";
+import {
+  lockAncestors,
+  lockKey,
+  type Lock,
+  type LockDecision,
+  type LockPath,
+  type LockView,
+} from "../core/index.ts";
 import type { Row } from "./driver.ts";
-import type { State } from "./state.ts";
+import type { Space, State } from "./state.ts";
+
+export function decideLocks<Answer>(
+  state: State,
+  known: Space | undefined,
+  open: () => Space,
+  paths: readonly LockPath[],
+  decide: (view: LockView) => LockDecision<Answer>,
+  now: number,
+): Answer {
+  const { sql } = state;
+  const { set, release, answer } = decide(seeLocks(state, known, paths, now));
+  if (set.length + release.length === 0) return answer;
+  const { id } = open();
+  state.writes++;
+  for (const path of release) sql.dropLock.run(id, lockBytes(lockKey(path)));
+  for (const { path, owner, deadline } of set)
+    sql.setLock.run(id, lockBytes(lockKey(path)), JSON.stringify(path), JSON.stringify(owner), deadline);
+  return answer;
+}
 
 /** The live locks at, above and below the paths. */
-export function seeLocks(state: State, ns: string, paths: readonly LockPath[], now: number): LockView {
+function seeLocks(state: State, space: Space | undefined, paths: readonly LockPath[], now: number): LockView {
   const { sql } = state;
   const view = new Map<string, Lock>();
-  const space = state.spaces.get(ns);
   if (space === undefined) return view;
   const see = (row: Row | undefined): void => {
     if (row === undefined || (row[3] as number) < now) return;
@@ -27,10 +52,10 @@ export function seeLocks(state: State, ns: string, paths: readonly LockPath[], n
 }
 
 /** Encodes a lock key. A prefix of a key is a prefix of its bytes, and different keys have different bytes. */
-export const lockBytes = (key: string): Buffer => Buffer.from(key, "utf16le");
+const lockBytes = (key: string): Buffer => Buffer.from(key, "utf16le");
 
 /** The upper bound of all keys that begin with this one, which ends in a zero UTF-16 unit or is empty. */
-export function lockEnd(key: string): Buffer {
+function lockEnd(key: string): Buffer {
   const bytes = lockBytes(key);
   if (bytes.length === 0) return Buffer.alloc(64, 0xff);
   bytes[bytes.length - 1] = 1;

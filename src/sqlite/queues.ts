@@ -154,12 +154,10 @@ export function listActions(state: State, space: Space, previous: string | null,
   return state.sql.actions.all(space.id, after, limit).map(readAction);
 }
 
-export function deleteActions(state: State, space: Space, keys: readonly string[]): boolean[] {
-  return keys.map((key) => {
-    const found = state.sql.dropAction.run(space.id, nameToBytes(key)) > 0;
-    if (found) state.writes++;
-    return found;
-  });
+export function deleteAction(state: State, space: Space, key: string): boolean {
+  const found = state.sql.dropAction.run(space.id, nameToBytes(key)) > 0;
+  if (found) state.writes++;
+  return found;
 }
 
 // ---- what a deleted namespace leaves behind

@@ -5,16 +5,13 @@
 import { randomInt } from "node:crypto";
 import {
   addUnits,
-  attemptRow,
   checkParents,
   changeUnits,
   claimUnits,
-  compareKeys,
   compareNames,
   resolveConsequences,
   CoordinateError,
   defaultNamespaceSettings,
-  lockKey,
   makeAttempts,
   missingWorkSpec,
   putBatches,
@@ -71,14 +68,14 @@ import {
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import { deleteBatches, innerBatches, listBatches, readBatch } from "./batches.ts";
+import { deleteBatch, innerBatches, listBatches, readBatch } from "./batches.ts";
 import { listLanes } from "./lanes.ts";
-import { deleteLimits, putLimits, readLimits } from "./limits.ts";
+import { deleteLimit, putLimits, readLimits } from "./limits.ts";
 import { again, Committer } from "./commit.ts";
 import type { Connection, Driver } from "./driver.ts";
-import { claimedBefore, findAttempt, heldAttempts, logged } from "./attempts.ts";
+import { attemptsOf, claimedBefore, findAttempt, heldAttempts, logged } from "./attempts.ts";
 import { noCandidates, listCandidates } from "./candidates.ts";
-import { seeLocks, lockBytes } from "./locks.ts";
+import { decideLocks } from "./locks.ts";
 import { readLogs, writeLogs } from "./logs.ts";
 import { openSpace, findSpec, needSpec, allSpecs, sortedSpecs, putSpec, markDeleted } from "./work-specs.ts";
 import { dropOldRecords, putRecords, readRecords } from "./history.ts";
@@ -98,21 +95,21 @@ import {
 import {
   clearQueue,
   countMessages,
-  deleteActions,
+  deleteAction,
   getAction,
   listActions,
   listQueues,
   putActions,
   takeMessages,
 } from "./queues.ts";
-import { type Spec, State } from "./state.ts";
+import { State, type Space, type Spec } from "./state.ts";
 import { deleteUnits, purge, sweep } from "./sweep.ts";
-import { findUnit, findUnitByName, pastAttempts } from "./units.ts";
+import { findUnitByName } from "./units.ts";
 import {
   countUnits,
-  findUnits,
-  isSparse,
+  listUnits,
   readUnitRow,
+  rowsAtOnce,
   sliceUnits,
   waitingSince,
   type Steps,
@@ -133,8 +130,6 @@ export interface OpenedFile {
   readonly joinMs?: number;
 }
 
-/** How many rows a listing reads between two yields to the event loop. */
-const rowsAtOnce = 1000;
 /** How many failed units are grouped between two yields to the event loop. */
 const groupedAtOnce = 500;
 
@@ -183,6 +178,34 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     if (this.#opened.readOnly) return Promise.reject(this.#readOnly());
     const state = this.#state;
     return this.#committer.submit(() => work(state));
+  }
+
+  /** Reads a work spec that is up to date. */
+  #readSpec<Answer>(
+    ns: string,
+    ref: WorkSpecRef,
+    now: number,
+    read: (state: State, spec: Spec) => Answer | Steps<Answer>,
+  ): Promise<Answer> {
+    return this.#read<Answer>((state) => {
+      const spec = needSpec(state, ns, ref);
+      return this.#caughtUp([spec], now) ? read(state, spec) : again;
+    });
+  }
+
+  /** Changes units of a work spec that is up to date. */
+  #writeSpec<Answer>(
+    ns: string,
+    ref: WorkSpecRef,
+    now: number,
+    write: (state: State, spec: Spec) => Steps<Answer>,
+  ): Promise<Answer> {
+    return this.#write<Answer>((state) => {
+      const spec = needSpec(state, ns, ref);
+      if (!this.#caughtUp([spec], now)) return again;
+      state.changed.add(ns);
+      return write(state, spec);
+    });
   }
 
   #readOnly(): CoordinateError {
@@ -393,10 +416,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     limit: number,
     now: number,
   ): Promise<LaneRow[]> {
-    return this.#read((state) => {
-      const spec = needSpec(state, ns, ref);
-      return this.#caughtUp([spec], now) ? listLanes(state, spec, previous, limit) : again;
-    });
+    return this.#readSpec(ns, ref, now, (state, spec) => listLanes(state, spec, previous, limit));
   }
 
   async tally(ns: string | null, now: number): Promise<SpecTally[]> {
@@ -461,7 +481,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     now: number,
     seen?: (rows: readonly (WorkUnitRow | null)[]) => void,
   ): Promise<(WorkUnitRow | null)[]> {
-    return this.#readUnits(ns, ref, now, function* (state, spec) {
+    return this.#readSpec(ns, ref, now, function* (state, spec) {
       const rows: (WorkUnitRow | null)[] = [];
       for (const name of names) {
         const unit = findUnitByName(state, spec, name);
@@ -480,48 +500,12 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<WorkUnitRow[]> {
     await this.#group(ns, ref, where, now);
-    return this.#readUnits(ns, ref, now, function* (state, spec) {
-      const rows: WorkUnitRow[] = [];
-      for (let from = where; rows.length < limit; yield) {
-        const wanted = Math.min(limit - rows.length, rowsAtOnce);
-        if (isSparse(where) && where.names === undefined) {
-          const { found, next } = sliceUnits(state, spec, from, rowsAtOnce);
-          for (const { id } of found) {
-            const unit = rows.length === limit ? undefined : findUnit(state, id);
-            if (unit !== undefined) rows.push(readUnitRow(state, unit, where.asAdded));
-          }
-          if (next === null) break;
-          from = { ...where, previous: next };
-          continue;
-        }
-        const found = findUnits(state, spec, from, wanted);
-        for (const { id } of found) {
-          const unit = findUnit(state, id);
-          if (unit !== undefined) rows.push(readUnitRow(state, unit, where.asAdded));
-        }
-        const last = found.at(-1);
-        if (last === undefined || found.length < wanted) break;
-        from = { ...where, previous: last.name };
-      }
-      return rows;
-    });
+    return this.#readSpec(ns, ref, now, (state, spec) => listUnits(state, spec, where, limit));
   }
 
   /** Groups failed units before a search by failure group. */
   async #group(ns: string, ref: WorkSpecRef, { error }: WorkUnitWhere, now: number): Promise<void> {
     if (error !== undefined) await this.#grouped(ns, ref, now, () => null);
-  }
-
-  #readUnits<Answer>(
-    ns: string,
-    ref: WorkSpecRef,
-    now: number,
-    read: (state: State, spec: Spec) => Steps<Answer>,
-  ): Promise<Answer> {
-    return this.#read((state) => {
-      const spec = needSpec(state, ns, ref);
-      return this.#caughtUp([spec], now) ? read(state, spec) : again;
-    });
   }
 
   async countWorkUnits(
@@ -532,7 +516,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<CountSlice> {
     await this.#group(ns, ref, where, now);
-    return this.#readUnits(ns, ref, now, (state, spec) => countUnits(state, spec, where, limit));
+    return this.#readSpec(ns, ref, now, (state, spec) => countUnits(state, spec, where, limit));
   }
 
   async updateWorkUnits(
@@ -542,19 +526,9 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<UnitSlice> {
     await this.#group(ns, ref, where, now);
-    const caughtUp = this.#caughtUp.bind(this);
-    return this.#write(function* (state): Steps<UnitSlice | typeof again> {
-      const spec = needSpec(state, ns, ref);
-      if (!caughtUp([spec], now)) return again;
-      state.changed.add(ns);
-      const { found, next } = sliceUnits(state, spec, where, limit);
-      const count = yield* applied(state, now, (set) =>
-        changeUnits(
-          set,
-          found.map(({ id }) => set.unit(id)).filter((unit) => unit !== undefined),
-          change,
-        ),
-      );
+    return this.#writeSpec(ns, ref, now, function* (state, spec) {
+      const { ids, next } = sliceUnits(state, spec, where, limit);
+      const count = yield* applied(state, now, (set) => changeUnits(set, set.units(ids), change));
       return { count, next };
     });
   }
@@ -567,19 +541,10 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<UnitSlice> {
     await this.#group(ns, ref, where, now);
-    const caughtUp = this.#caughtUp.bind(this);
-    return this.#write(function* (state): Steps<UnitSlice | typeof again> {
-      const spec = needSpec(state, ns, ref);
-      if (!caughtUp([spec], now)) return again;
-      const { found, next } = sliceUnits(state, spec, where, limit);
-      yield* deleteUnits(
-        state,
-        spec,
-        found.map(({ id }) => id),
-        now,
-      );
-      state.changed.add(ns);
-      return { count: found.length, next };
+    return this.#writeSpec(ns, ref, now, function* (state, spec) {
+      const { ids, next } = sliceUnits(state, spec, where, limit);
+      yield* deleteUnits(state, spec, ids, now);
+      return { count: ids.length, next };
     });
   }
 
@@ -657,14 +622,10 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   }
 
   async listUnitAttempts(ns: string, ref: WorkSpecRef, name: string, now: number): Promise<AttemptRow[]> {
-    return this.#read((state) => {
-      const spec = needSpec(state, ns, ref);
-      if (!this.#caughtUp([spec], now)) return again;
+    return this.#readSpec(ns, ref, now, (state, spec) => {
       const unit = findUnitByName(state, spec, name);
       if (unit === undefined) throw new CoordinateError("no_such_work_unit", name);
-      const attempts = pastAttempts(state, unit.id);
-      if (unit.attempt !== null) attempts.push(unit.attempt);
-      return attempts.map((attempt) => attemptRow(unit, attempt));
+      return attemptsOf(state, unit);
     });
   }
 
@@ -681,17 +642,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
       if (!this.#caughtUp(space.specs.values(), now)) return again;
       if (which === "all") return logged(state, ns, worker, previous, limit);
       const workers = which === "active" ? [worker] : childrenOf(state, space, name);
-      const keys = workers
-        .flatMap((one) => heldAttempts(state, one, now))
-        .filter((key) => previous === null || compareKeys(key, previous) > 0)
-        .sort(compareKeys);
-      const rows: ListedAttempt[] = [];
-      for (const key of keys) {
-        if (rows.length === limit) break;
-        const row = findAttempt(state, ns, key);
-        if (row !== null) rows.push({ row, position: null });
-      }
-      return rows;
+      return heldAttempts(state, ns, workers, previous, limit, now);
     });
   }
 
@@ -706,17 +657,11 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   }
 
   async getWorkers(ns: string, names: readonly string[], now: number): Promise<(WorkerRow | null)[]> {
-    return this.#read((state) => {
-      const space = state.spaces.get(ns);
-      return names.map((name) => (space === undefined ? null : getWorker(state, space, name, now)));
-    });
+    return this.#read(eachIn(ns, names, null, (state, space, name) => getWorker(state, space, name, now)));
   }
 
   async listWorkers(ns: string, query: WorkerQuery, limit: number, now: number): Promise<WorkerRow[]> {
-    return this.#read((state) => {
-      const space = state.spaces.get(ns);
-      return space === undefined ? [] : findWorkers(state, space, query, limit, now);
-    });
+    return this.#read(inSpace(ns, [], (state, space) => findWorkers(state, space, query, limit, now)));
   }
 
   // ---- queues and actions
@@ -728,31 +673,23 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     requestId: string | null,
     now: number,
   ): Promise<QueueMessage[]> {
-    return this.#write((state) => {
-      const space = state.spaces.get(ns);
-      return space === undefined ? [] : takeMessages(state, space, queue, max, requestId, now);
-    });
+    return this.#write(
+      inSpace(ns, [], (state, space) => takeMessages(state, space, queue, max, requestId, now)),
+    );
   }
 
   async countMessages(ns: string, queues: readonly string[]): Promise<number[]> {
-    return this.#read((state) => {
-      const space = state.spaces.get(ns);
-      return queues.map((queue) => (space === undefined ? 0 : countMessages(state, space, queue)));
-    });
+    return this.#read(eachIn(ns, queues, 0, countMessages));
   }
 
   async listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]> {
-    return this.#read((state) => {
-      const space = state.spaces.get(ns);
-      return space === undefined ? [] : listQueues(state, space, previous, limit);
-    });
+    return this.#read(inSpace(ns, [], (state, space) => listQueues(state, space, previous, limit)));
   }
 
   async clearQueue(ns: string, queue: string, limit: number): Promise<Slice> {
-    return this.#write((state) => {
-      const space = state.spaces.get(ns);
-      return space === undefined ? { deleted: 0, done: true } : clearQueue(state, space, queue, limit);
-    });
+    return this.#write(
+      inSpace(ns, { deleted: 0, done: true }, (state, space) => clearQueue(state, space, queue, limit)),
+    );
   }
 
   async putActions(ns: string, actions: readonly ActionInput[], now: number): Promise<boolean[]> {
@@ -762,24 +699,15 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   }
 
   async getActions(ns: string, keys: readonly string[]): Promise<(ActionRow | null)[]> {
-    return this.#read((state) => {
-      const space = state.spaces.get(ns);
-      return keys.map((key) => (space === undefined ? null : getAction(state, space, key)));
-    });
+    return this.#read(eachIn(ns, keys, null, getAction));
   }
 
   async listActions(ns: string, previous: string | null, limit: number): Promise<ActionRow[]> {
-    return this.#read((state) => {
-      const space = state.spaces.get(ns);
-      return space === undefined ? [] : listActions(state, space, previous, limit);
-    });
+    return this.#read(inSpace(ns, [], (state, space) => listActions(state, space, previous, limit)));
   }
 
   async deleteActions(ns: string, keys: readonly string[]): Promise<boolean[]> {
-    return this.#write((state) => {
-      const space = state.spaces.get(ns);
-      return space === undefined ? keys.map(() => false) : deleteActions(state, space, keys);
-    });
+    return this.#write(eachIn(ns, keys, false, deleteAction));
   }
 
   // ---- batches
@@ -794,31 +722,19 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   }
 
   async getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]> {
-    return this.#read((state) => {
-      const space = state.spaces.get(ns);
-      return names.map((name) => (space === undefined ? null : (readBatch(state, space, name) ?? null)));
-    });
+    return this.#read(eachIn(ns, names, null, (state, space, name) => readBatch(state, space, name) ?? null));
   }
 
   async listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]> {
-    return this.#read((state) => {
-      const space = state.spaces.get(ns);
-      return space === undefined ? [] : listBatches(state, space, previous, limit);
-    });
+    return this.#read(inSpace(ns, [], (state, space) => listBatches(state, space, previous, limit)));
   }
 
   async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
-    return this.#write((state) => {
-      const space = state.spaces.get(ns);
-      return space === undefined ? names.map(() => false) : deleteBatches(state, space, names);
-    });
+    return this.#write(eachIn(ns, names, false, deleteBatch));
   }
 
   async innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {
-    return this.#read((state) => {
-      const space = state.spaces.get(ns);
-      return space === undefined ? [] : innerBatches(state, space, parents);
-    });
+    return this.#read(inSpace(ns, [], (state, space) => innerBatches(state, space, parents)));
   }
 
   // ---- shared limits
@@ -831,17 +747,13 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   }
 
   async listLimits(ns: string): Promise<SharedLimit[]> {
-    return this.#read((state) => {
-      const space = state.spaces.get(ns);
-      return space === undefined ? [] : readLimits(state, space);
-    });
+    return this.#read(inSpace(ns, [], readLimits));
   }
 
   async deleteLimits(ns: string, names: readonly string[]): Promise<boolean[]> {
     return this.#write((state) => {
-      const space = state.spaces.get(ns);
       state.changed.add(ns);
-      return space === undefined ? names.map(() => false) : deleteLimits(state, space, names);
+      return eachIn(ns, names, false, deleteLimit)(state);
     });
   }
 
@@ -864,16 +776,11 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<Answer> {
     return this.#read((state) => {
-      const { sql } = state;
-      const { set, release, answer } = decide(seeLocks(state, ns, paths, now));
-      if (set.length + release.length === 0) return answer;
-      if (this.#opened.readOnly) throw this.#readOnly();
-      state.writes++;
-      const { id } = openSpace(state, ns);
-      for (const path of release) sql.dropLock.run(id, lockBytes(lockKey(path)));
-      for (const { path, owner, deadline } of set)
-        sql.setLock.run(id, lockBytes(lockKey(path)), JSON.stringify(path), JSON.stringify(owner), deadline);
-      return answer;
+      const open = (): Space => {
+        if (this.#opened.readOnly) throw this.#readOnly();
+        return openSpace(state, ns);
+      };
+      return decideLocks(state, state.spaces.get(ns), open, paths, decide, now);
     });
   }
 
@@ -948,6 +855,27 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     this.#opened.ownership?.release();
   }
 }
+
+/** Work in one namespace. Its answer is `missing` if there is no such namespace. */
+const inSpace =
+  <Answer>(ns: string, missing: Answer, work: (state: State, space: Space) => Answer) =>
+  (state: State): Answer => {
+    const space = state.spaces.get(ns);
+    return space === undefined ? missing : work(state, space);
+  };
+
+/** The same for each of some keys. */
+const eachIn = <Answer>(
+  ns: string,
+  keys: readonly string[],
+  missing: Answer,
+  work: (state: State, space: Space, key: string) => Answer,
+): ((state: State) => Answer[]) =>
+  inSpace(
+    ns,
+    keys.map(() => missing),
+    (state, space) => keys.map((key) => work(state, space, key)),
+  );
 
 /** Claims plain units by the fast path first, and more by the rules if places are left. */
 function* claimSome(

@@ -6,6 +6,7 @@ import {
   nothingSwept,
   removeUnits,
   specTryLimit,
+  unitsSwept,
   type Slice,
   type Swept,
   type SweepLimits,
@@ -32,9 +33,9 @@ export interface SweepCursor {
 export function* sweep(state: State, cursor: SweepCursor, limits: SweepLimits, now: number): Steps<Swept> {
   const swept = nothingSwept();
   for (const space of state.spaces.values()) {
-    const total = (): number => swept.expired + swept.due + swept.exhausted + swept.retired + swept.generated;
+    const total = (): number => unitsSwept(swept) + swept.generated;
     const before = total();
-    const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
+    const left = (): number => limits.units - unitsSwept(swept);
     for (let done = false; !done && left() > 0;) {
       const moved = catchUp(state, [...space.specs.values()], now, Math.min(maxMoved, left()));
       swept.expired += moved.expired;
@@ -67,7 +68,7 @@ export function* sweep(state: State, cursor: SweepCursor, limits: SweepLimits, n
  * reached their limit as well.
  */
 function* exhaust(state: State, space: Space, limits: SweepLimits, now: number, swept: Swept): Steps<void> {
-  const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
+  const left = (): number => limits.units - unitsSwept(swept);
   let stuck = 0;
   for (let before = -1; before !== swept.exhausted;) {
     before = swept.exhausted;
@@ -79,12 +80,7 @@ function* exhaust(state: State, space: Space, limits: SweepLimits, now: number, 
           .all(spec.id, limit || spentTries, left())
           .map(([id]) => id as number);
         if (ids.length === 0) break;
-        const failed = yield* applied(state, now, (set) =>
-          exhaustUnits(
-            set,
-            ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined),
-          ),
-        );
+        const failed = yield* applied(state, now, (set) => exhaustUnits(set, set.units(ids)));
         swept.exhausted += failed;
         if (failed > 0) continue;
         stuck += ids.length;
@@ -96,7 +92,7 @@ function* exhaust(state: State, space: Space, limits: SweepLimits, now: number, 
 }
 
 function* sweepSpec(state: State, spec: Spec, limits: SweepLimits, now: number, swept: Swept): Steps<void> {
-  const left = (): number => limits.units - swept.expired - swept.due - swept.exhausted - swept.retired;
+  const left = (): number => limits.units - unitsSwept(swept);
   pruneLanes(state, spec, now);
   if (!groupFailures(state, spec, limits.units)) swept.more = true;
   if (!syncEnded(state, spec)) swept.more = true;
@@ -123,13 +119,7 @@ export function* deleteUnits(
   retired = false,
 ): Steps<void> {
   if (yield* deletePlain(state, spec, ids)) return;
-  yield* applied(state, now, (set) =>
-    removeUnits(
-      set,
-      ids.map((id) => set.unit(id)).filter((unit) => unit !== undefined),
-      retired,
-    ),
-  );
+  yield* applied(state, now, (set) => removeUnits(set, set.units(ids), retired));
 }
 
 const filledAtOnce = 2000;

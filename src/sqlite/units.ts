@@ -5,8 +5,8 @@ import {
   nameFromBytes,
   parseAttemptId,
   type AttemptState,
-  type Data,
   type FailReason,
+  type UnitState,
   type WorkUnitStatus,
 } from "../core/index.ts";
 import type { Row, Value } from "./driver.ts";
@@ -23,22 +23,11 @@ import {
   readProgress,
 } from "./values.ts";
 
-export interface Unit {
-  readonly id: number;
+export interface Unit extends UnitState {
   readonly spec: Spec;
-  readonly name: string;
   status: WorkUnitStatus;
-  data: Data | null;
-  priority: number;
-  partition: string;
-  notBefore: number;
-  readonly created: number;
   /** Includes the current lease, if any. The row counts an attempt only when its lease has ended. */
   attempts: number;
-  tries: number;
-  attempt: AttemptState | null;
-  origin: string | null;
-  since: number;
 }
 
 const stateOf = (status: WorkUnitStatus): number =>
@@ -115,7 +104,7 @@ function readUnit(state: State, row: Row): Unit {
   };
 }
 
-export function statusOf(stored: number, leased: boolean, delayed: boolean): WorkUnitStatus {
+function statusOf(stored: number, leased: boolean, delayed: boolean): WorkUnitStatus {
   switch (stored) {
     case unitState.blocked:
       return "blocked";

@@ -78,7 +78,7 @@ export function putSpec(state: State, space: Space, put: WorkSpecPut, meta: Work
   return spec;
 }
 
-export function addSpec(
+function addSpec(
   state: State,
   space: Space,
   name: string,

@@ -17,11 +17,14 @@ import {
 import type { Row, Statement, Value } from "./driver.ts";
 import { extrasOf } from "./extras.ts";
 import type { Spec, State } from "./state.ts";
-import { exactName, findUnitByName, standing, type Unit } from "./units.ts";
+import { exactName, findUnit, findUnitByName, standing, type Unit } from "./units.ts";
 import { readNeeds } from "./working-set.ts";
 
 /** A long operation in steps. At each yield the event loop may get a turn; the transaction stays open meanwhile. */
 export type Steps<Answer> = Generator<undefined, Answer>;
+
+/** How many rows a listing reads between two yields to the event loop. */
+export const rowsAtOnce = 1000;
 
 interface Found {
   id: number;
@@ -39,7 +42,7 @@ const maxPlaces = 32;
 const aboveAll = Buffer.alloc(4097, 0xff);
 
 /** The first matching units in name order. Reads only the tables of the wanted statuses. */
-export function findUnits(state: State, spec: Spec, where: WorkUnitWhere, limit: number): Found[] {
+function findUnits(state: State, spec: Spec, where: WorkUnitWhere, limit: number): Found[] {
   const { names, previous, prefix = "" } = where;
   const statuses = where.statuses === undefined ? workUnitStatuses : [...new Set(where.statuses)];
   const start = nameToBytes(prefix);
@@ -86,7 +89,7 @@ function passes(state: State, id: number, { label, error, endedSince }: WorkUnit
 }
 
 /** Whether a few matching units may be spread among many that do not match. */
-export const isSparse = ({ label, error, endedSince }: WorkUnitWhere): boolean =>
+const isSparse = ({ label, error, endedSince }: WorkUnitWhere): boolean =>
   label !== undefined || error !== undefined || endedSince !== undefined;
 
 /** Like `findUnits`, in slices. A slice ends after `limit` matching units or, for sparse conditions, after `limit` examined units. */
@@ -95,12 +98,12 @@ export function sliceUnits(
   spec: Spec,
   where: WorkUnitWhere,
   limit: number,
-): { found: Found[]; next: string | null } {
+): { ids: number[]; next: string | null } {
   const { label, error, statuses } = where;
   if (!isSparse(where) || where.names !== undefined) {
     const found = findUnits(state, spec, where, limit + 1);
     const next = found.length > limit ? (found[limit - 1]?.name ?? null) : null;
-    return { found: found.slice(0, limit), next };
+    return { ids: found.slice(0, limit).map(({ id }) => id), next };
   }
   const { min, max } = nameRange(where);
   const read = (row: Row): Found => readFound(state, spec, row);
@@ -110,12 +113,36 @@ export function sliceUnits(
       : label !== undefined
         ? state.sql.unitsByLabel.all(spec.id, nameToBytes(label), min, max, limit).map(read)
         : findUnits(state, spec, where, limit);
-  const found = rows.filter(({ id }) => {
-    if (!passes(state, id, where)) return false;
-    const status = statuses === undefined ? null : standing(state, id);
-    return status === null || statuses === undefined || statuses.includes(status);
-  });
-  return { found, next: rows.length < limit ? null : (rows.at(-1)?.name ?? null) };
+  const ids = rows
+    .map(({ id }) => id)
+    .filter((id) => {
+      if (!passes(state, id, where)) return false;
+      const status = statuses === undefined ? null : standing(state, id);
+      return status === null || statuses === undefined || statuses.includes(status);
+    });
+  return { ids, next: rows.length < limit ? null : (rows.at(-1)?.name ?? null) };
+}
+
+/** The rows of the first matching units in name order. */
+export function* listUnits(
+  state: State,
+  spec: Spec,
+  where: WorkUnitWhere,
+  limit: number,
+): Steps<WorkUnitRow[]> {
+  const rows: WorkUnitRow[] = [];
+  for (let from = where; rows.length < limit; yield) {
+    const left = limit - rows.length;
+    const atOnce = isSparse(where) ? rowsAtOnce : Math.min(left, rowsAtOnce);
+    const { ids, next } = sliceUnits(state, spec, from, atOnce);
+    for (const id of ids.slice(0, left)) {
+      const unit = findUnit(state, id);
+      if (unit !== undefined) rows.push(readUnitRow(state, unit, where.asAdded));
+    }
+    if (next === null) break;
+    from = { ...where, previous: next };
+  }
+  return rows;
 }
 
 export function* countUnits(
@@ -124,11 +151,11 @@ export function* countUnits(
   where: WorkUnitWhere,
   limit: number,
 ): Steps<CountSlice> {
-  const { found, next } = sliceUnits(state, spec, where, limit);
+  const { ids, next } = sliceUnits(state, spec, where, limit);
   const counts = emptyTally();
   let done = 0;
-  for (const { id } of found) {
-    if (++done % 1000 === 0) yield;
+  for (const id of ids) {
+    if (++done % rowsAtOnce === 0) yield;
     const status = standing(state, id);
     if (status !== null) counts[status]++;
   }

@@ -196,7 +196,7 @@ export function logAttempts(
   state.sql.addLog.run(worker, now, state.nextId("log"), packAttempts(attempts));
 }
 
-export function packAttempts(attempts: readonly (readonly [unit: number, number: number])[]): Uint8Array {
+function packAttempts(attempts: readonly (readonly [unit: number, number: number])[]): Uint8Array {
   const bytes: number[] = [];
   const put = (value: number): void => {
     for (; value >= 128; value = Math.floor(value / 128)) bytes.push((value % 128) + 128);

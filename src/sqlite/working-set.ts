@@ -89,6 +89,11 @@ export class SqliteSet extends WorkingSet<Unit> {
     return this.#units.get(id) ?? this.#keep(findUnit(this.#state, id));
   }
 
+  /** The units of these ids that exist. */
+  units(ids: readonly number[]): Unit[] {
+    return ids.map((id) => this.unit(id)).filter((unit) => unit !== undefined);
+  }
+
   find(spec: Spec, name: string): Unit | undefined {
     const known = this.#names.get(spec)?.get(name);
     if (known !== undefined) return known;
