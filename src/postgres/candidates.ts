@@ -15,7 +15,8 @@ import {
   type SchedulingPolicy,
   type ShareKind,
 } from "../core/index.ts";
-import { requestOf, type Seen } from "./claims.ts";
+import { requestOf } from "./claim-answers.ts";
+import type { Seen } from "./claims.ts";
 import type { Row, Session } from "./connection.ts";
 import { readRepeated } from "./log.ts";
 import { tallyOf } from "./tally.ts";
@@ -51,7 +52,7 @@ export const candidatesSql = `
     LEFT JOIN LATERAL ${tallyOf("s.id")} c ON true
   WHERE n.name = $1 AND NOT n.dead`;
 
-export interface CandidatesRead {
+interface CandidatesRead {
   settings: NamespaceSettings;
   candidates: Candidate[];
   /** The attempts that earlier requests with the same id were given, by position in `requestIds`. */

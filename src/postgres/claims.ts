@@ -4,7 +4,6 @@
  * several workers cost one statement and one commit.
  */
 import {
-  attemptId,
   claimUnits as claimByRules,
   nameToBytes,
   openLane,
@@ -16,32 +15,30 @@ import {
   type HistorySink,
 } from "../core/index.ts";
 import { readAttempts } from "./attempts.ts";
+import {
+  beginsAndWaits,
+  callerOf,
+  claimUnit,
+  dealt,
+  dealtAnswer,
+  flagsOf,
+  isExhausted,
+  readDealt,
+  recorded,
+  requestOf,
+} from "./claim-answers.ts";
 import type { Caution } from "./caution.ts";
 import { catchUp, hasOverdue } from "./expiry.ts";
-import {
-  failUnless,
-  isRow,
-  isNotPlain,
-  oneOrAll,
-  type Database,
-  type Row,
-  type Transaction,
-} from "./connection.ts";
+import { failUnless, isRow, isNotPlain, type Database, type Row, type Transaction } from "./connection.ts";
 import { start, type Floors, type Place } from "./floor.ts";
+import { claimFromLanes, mayBePlain } from "./lane-claims.ts";
 import { readKeys, readRepeated, registerWorkers } from "./log.ts";
-import { noArrivals, tallyConflict, tallyInsert } from "./tally.ts";
 import { readSpec, specColumns, type Spec } from "./units.ts";
-import { byteas, bytesData, int8s, keyPrefix, Pieces, textKey, unescape } from "./values.ts";
+import { byteas, int8s, keyPrefix, textKey } from "./values.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 
-/**
- * Data up to this many bytes is returned in one text per caller. Longer data has its own rows: texts of a gigabyte are too long
- * for the server.
- */
-const longestShort = 8192;
-
 /** The parts that only some claims need: history for units that were tried before, and rows for new workers. */
-const supersededAndKnown = `  ), superseded AS (
+const supersededAndKnown = `superseded AS (
     INSERT INTO @history (unit, number, status, late, start, "end", expiration, worker, errors, data)
     SELECT id, attempts - 1, old_status, old_late, old_start, old_end, old_expiration, old_worker, old_errors, old_data
     FROM claimed WHERE old_status IS NOT NULL
@@ -52,35 +49,7 @@ const supersededAndKnown = `  ), superseded AS (
       AND (SELECT true FROM @worker w WHERE w.namespace = spec.namespace AND w.name = g.worker) IS NULL
     ORDER BY 2
     ON CONFLICT DO NOTHING
-`;
-
-/**
- * The units of each caller in the order of turns, sorted once for the lease row, the log, the request and the answer. The answer
- * has one row for each caller: a row for each unit took the server twice as long to write, and this process four times as long to
- * read. Names and data are concatenated into one text each, with their lengths; long data has its own rows.
- */
-const dealtTo = `  ), dealt AS MATERIALIZED (
-    SELECT caller, array_agg(id) AS units, array_agg(attempts) AS numbers, min(attempts) AS least, max(attempts) AS most,
-      min(attempt_expiration) AS expiration, bool_or(needs) AS needy, max(place) AS place, ${oneOrAll("attempt_start")} AS starts,
-      ${oneOrAll("waited")} AS waits, string_agg(name, '') AS names, array_agg(length(name)) AS name_lengths,
-      string_agg(data, '') FILTER (WHERE length(data) <= ${longestShort}) AS data, array_agg(coalesce(length(data), -1)) AS data_lengths
-    FROM (SELECT caller, id, attempts, attempt_start, attempt_expiration, needs, place, waited, coalesce(long_name, key) AS name, data
-      FROM claimed ORDER BY caller, turn) AS c GROUP BY caller
-  ), leased AS (
-    INSERT INTO @lease (id, spec, expiration, needy, units)
-    SELECT ($14::bigint[])[d.caller], $1, d.expiration, d.needy, d.units FROM dealt d
-`;
-
-/** Attempt ids, as `readKeys` reads them. Mostly all attempts have the same number, and then one text is made of all units at once. */
-const answered = `CASE WHEN d.least = d.most
-      THEN replace(array_to_string(d.units, ','), ',', '.' || d.least || ',') || '.' || d.least
-      ELSE (SELECT string_agg(g.unit || '.' || g.number, ',') FROM unnest(d.units, d.numbers) AS g (unit, number)) END`;
-
-const notedRequests = `  ), noted AS (
-    INSERT INTO @request (namespace, spec, id, time, answer)
-    SELECT spec.namespace, 0, ($15::bytea[])[d.caller], $3::bigint, ${answered}
-    FROM spec, dealt d WHERE ($15::bytea[])[d.caller] IS NOT NULL
-`;
+  ), `;
 
 /** Whether the earlier look at the namespace is outdated: see `Seen`. */
 const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
@@ -91,13 +60,6 @@ const isStale = `CASE WHEN $12::bigint IS NULL THEN false ELSE
           WHERE o.namespace = s.namespace AND NOT o.dead)
         OR EXISTS (SELECT 1 FROM @spec o WHERE o.namespace = s.namespace AND NOT o.dead AND o.id <> s.id
           AND (o.continuous OR ${hasOverdue("o", "$3::bigint")})) END`;
-
-/**
- * The answer of an earlier claim with this request id. LIMIT makes the planner look up the id; otherwise it would scan all
- * requests of the namespace from the last ten minutes.
- */
-export const requestOf = (namespace: string, id: string): string =>
-  `(SELECT q.answer FROM @request q WHERE q.namespace = ${namespace} AND q.spec = 0 AND q.id = ${id} LIMIT 1)`;
 
 type ClaimKind = "plain" | "noted" | "whole";
 
@@ -126,14 +88,12 @@ const candidates = `
       LIMIT coalesce((SELECT places FROM places), 0)
       FOR UPDATE SKIP LOCKED`;
 
-const isExhausted = "u.tries >= nullif(coalesce(u.max_tries, $4::bigint), 0)";
+/** Only with `max_running`: when the last attempt ended. */
+const freed = "(SELECT freed FROM spec)";
 
-const beginsAndWaits = `greatest($3::bigint, u.since, u.attempt_end, (SELECT freed FROM spec)) AS begins,
-        greatest(coalesce(u.since, u.created), u.not_before, u.attempt_end) AS waits`;
-
-/** Assigns each unit to a caller, by its turn among the picked units: $7 has the first turn of each caller. */
+/** Assigns each unit to a caller, by its turn among the picked units. */
 const givenFrom = (source: string): string => `  ), given AS MATERIALIZED (
-    SELECT *, width_bucket(turn, $7::bigint[]) AS caller FROM (SELECT *, row_number() OVER () AS turn FROM ${source} AS p) AS p`;
+    SELECT *, ${callerOf} FROM (SELECT *, row_number() OVER () AS turn FROM ${source} AS p) AS p`;
 
 /**
  * `picked` is fenced (MATERIALIZED): without that PostgreSQL may run it again for every row of the join and
@@ -143,7 +103,7 @@ const careful = {
   given: `picked AS MATERIALIZED (
       SELECT w.ctid AS waiting, u.id, u.attempts, u.tries, u.attempt_status, ${isExhausted} AS exhausted,
         u.attempt_late, u.attempt_start, u.attempt_end, u.attempt_expiration, u.attempt_worker, u.attempt_errors,
-        u.attempt_own, u.attempt_data, ${beginsAndWaits}${candidates}
+        u.attempt_own, u.attempt_data, ${beginsAndWaits(freed)}${candidates}
   ), fit AS MATERIALIZED (
     SELECT count(*) AS picked, coalesce(bool_or(exhausted), false) AS exhausted,
       coalesce(bool_or(attempt_status IS NOT NULL), false) AS tried
@@ -164,7 +124,7 @@ ${givenFrom("picked")}`,
  */
 const quick = {
   given: `${givenFrom(`(
-      SELECT w.ctid AS waiting, u.ctid AS row, u.attempts, u.tries, ${beginsAndWaits},
+      SELECT w.ctid AS waiting, u.ctid AS row, u.attempts, u.tries, ${beginsAndWaits(freed)},
         u.attempt_status IS NOT NULL OR coalesce(${isExhausted}, false) AS odd${candidates}
     )`).replace("  ), ", "")}
   ), fit AS MATERIALIZED (
@@ -174,10 +134,6 @@ const quick = {
   gone: " RETURNING 1",
   sure: `, (SELECT ${failUnless("picked = (SELECT count(*) FROM gone) AND picked <= $2::bigint AND NOT odd", "picked")} FROM fit)`,
 };
-
-/** Encodes with `escape`, which leaves ASCII as it is, or in hexadecimal if that is shorter. `unescape` reads both. */
-const bytesText = (column: string): string =>
-  `CASE WHEN octet_length(escaped.${column}) <= 2 * length(d.${column}) THEN escaped.${column} ELSE '\\x' || encode(d.${column}, 'hex') END`;
 
 /**
  * The claim. Lists of units are sorted by turn, since a join does not guarantee an order.
@@ -211,33 +167,12 @@ const claimStatement = (kind: ClaimKind, { given, from, columns, gone, sure } = 
       .slice(0, kind === "whole" ? undefined : flags.indexOf("fit.exhausted"))
       .map((flag, i) => `(${flag})::int * ${1 << i}`)
       .join(" + ")} AS flags FROM spec CROSS JOIN fit
-  ), claimed AS (
-    UPDATE @unit u SET status = 3, attempts = p.attempts + 1, tries = p.tries + 1,
-      attempt_status = 0, attempt_worker = ($5::bytea[])[p.caller], attempt_start = p.begins, attempt_end = 0,
-      attempt_expiration = p.begins + ($6::bigint[])[p.caller],
-      attempt_late = false, attempt_own = false, attempt_errors = NULL, attempt_data = NULL, attempt_progress = NULL,
-      timer = NULL, lease = ($14::bigint[])[p.caller]
-    ${from}
-    RETURNING u.id, u.key, u.long_name, u.attempts, u.place, u.data, u.attempt_start, u.attempt_expiration, u.needs,
-      p.caller, p.turn, p.waiting,
-      greatest(0, p.begins - p.waits) AS waited${columns}
-  ), gone AS (
+  ), ${claimUnit("p.caller", from, columns)}, gone AS (
     DELETE FROM @waiting w USING claimed c WHERE w.ctid = c.waiting${gone}
-${kind === "whole" ? supersededAndKnown : ""}${dealtTo}${kind === "plain" ? "" : notedRequests}  ), logged AS (
-    INSERT INTO @log (namespace, worker, units, numbers)
-    SELECT spec.namespace, ($5::bytea[])[d.caller], d.units, d.numbers FROM spec, dealt d
-  ), tallied AS (
-    ${tallyInsert}
-    SELECT $1, pg_backend_pid(), -sum(cardinality(units)), 0, 0, sum(cardinality(units)), 0, 0, 0, 0, ${noArrivals} FROM dealt HAVING count(*) > 0
-    ${tallyConflict}
-  )
-  SELECT state.flags, d.caller, d.units, d.numbers, d.starts, d.waits, ${bytesText("names")}, d.name_lengths,
-    ${bytesText("data")}, d.data_lengths, d.place${sure}
-  FROM state LEFT JOIN dealt d ON true
-    LEFT JOIN LATERAL (SELECT encode(d.names, 'escape') AS names, encode(d.data, 'escape') AS data OFFSET 0) escaped ON true
-  UNION ALL
-  SELECT 0, c.caller, ARRAY[c.id], NULL, NULL, NULL, NULL, NULL, '\\x' || encode(c.data, 'hex'), NULL, NULL${sure === "" ? "" : ", NULL"}
-  FROM claimed c WHERE length(c.data) > ${longestShort}`;
+  ), ${kind === "whole" ? supersededAndKnown : ""}${dealt}, leased AS (
+    INSERT INTO @lease (id, spec, expiration, needy, units)
+    SELECT ($14::bigint[])[d.caller], $1, d.expiration, d.needy, d.units FROM dealt d
+  ), ${recorded(kind !== "plain")}${dealtAnswer(sure)}`;
 
 /**
  * The complete claim; one for units that were never tried and workers that exist, with request ids; and the same without request
@@ -277,6 +212,8 @@ export interface ClaimHints {
   flow: Set<number>;
   /** Specs with units that were tried before: their claims use the complete statement. */
   tried: Caution<number>;
+  /** Specs whose claims by partition were not plain: they go to the rules of core. */
+  lanes: Caution<number>;
   /** When each worker was last known to exist. */
   workers: Map<string, number>;
 }
@@ -328,9 +265,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
   if (first === undefined) return [];
   const { workSpec, maxRetries, requestId } = first;
   const { id } = workSpec;
-  const { floors, limited, flow, tried, workers } = hints;
-  // by the spec's id: a namespace that is deleted and created again has other specs
-  const who = claims.map(({ worker }) => `${id} ${worker}`);
+  const { floors, limited, flow, tried } = hints;
   const repeat = { repeatable: requestId !== null };
   const starts: number[] = [];
   let places = 0;
@@ -352,7 +287,12 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     ...(kind === "plain" ? [] : [requests]),
     ...(kind === "whole" ? [workerLifetimeMs] : []),
   ];
-  const byRule = (tx: Transaction): Promise<Claimed[]> => claimTogether(tx, ns, claims, allocate, now);
+  const byRule = (tx: Transaction): Promise<Claimed[]> => claimTogether(tx, claiming, claims);
+  const locked = async (): Promise<Claimed[]> => {
+    const claimed = await db.transaction(byRule, repeat);
+    remember(hints, claims, now);
+    return claimed;
+  };
   const holding = async <Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> =>
     db.transaction(async (tx) => {
       await tx.rows("SELECT 1 FROM @spec WHERE id = $1 FOR UPDATE", [id]);
@@ -360,9 +300,9 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     }, repeat);
   if (!claiming.fastPaths) {
     await catchUp(db, id, now, Infinity, { fast: false, allocate });
-    return db.transaction(byRule, repeat);
+    return locked();
   }
-  if (flow.has(id) && seen === null) return db.transaction(byRule, repeat);
+  if (flow.has(id) && seen === null) return locked();
   const send = async (kind: ClaimKind, at: Place): Promise<ClaimAnswer> => {
     const sql = statements[kind];
     if (!limited.has(id))
@@ -382,7 +322,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
   };
   for (let tries = 0; ; tries++) {
     const { at, raise } = floors.begin(id);
-    const isKnown = who.every((one) => (workers.get(one) ?? -Infinity) > now - knownMs);
+    const isKnown = areKnown(hints, claims, now);
     // optimistic statements may fail, and would abort the caller's own transaction
     const isWhole = tried.isNeeded(id) || !isKnown || claiming.borrowed;
     let kind: ClaimKind = isWhole ? "whole" : requestId === null ? "plain" : "noted";
@@ -396,8 +336,7 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
       if (last !== undefined) raise(last);
       if (kind === "whole" && last !== undefined) {
         tried.used(id, answer.tried === true);
-        if (workers.size > 10_000) workers.clear();
-        for (const one of who) workers.set(one, now);
+        remember(hints, claims, now);
       }
       const nothing = claimed.every(({ attempts, more }) => attempts.length === 0 && !more);
       // no unit from this place on: but there may be units before it that another claim had locked and released
@@ -413,9 +352,19 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
       floors.reset(id);
     } else if (answer === "limited") limited.add(id);
     else if (answer === "flow") flow.add(id);
-    if (answer === "exhausted" || answer === "generate" || answer === "flow")
-      return db.transaction(byRule, repeat);
+    if (answer === "exhausted" || answer === "generate" || answer === "flow") return locked();
   }
+}
+
+/** By the spec's id: a namespace that is deleted and created again has other specs. */
+const workerKey = ({ workSpec, worker }: Claim): string => `${workSpec.id} ${worker}`;
+
+const areKnown = ({ workers }: ClaimHints, claims: readonly Claim[], now: number): boolean =>
+  claims.every((claim) => (workers.get(workerKey(claim)) ?? -Infinity) > now - knownMs);
+
+function remember({ workers }: ClaimHints, claims: readonly Claim[], now: number): void {
+  if (workers.size > 10_000) workers.clear();
+  for (const claim of claims) workers.set(workerKey(claim), now);
 }
 
 const nothing = (): Claimed => ({ attempts: [], more: false });
@@ -462,10 +411,7 @@ function readClaim(
   now: number,
 ): ClaimAnswer {
   const claimed = claims.map(nothing);
-  const dealt = (rows as readonly DealtRow[]).filter(([, , , numbers]) => numbers !== null);
-  const bits = (rows as readonly DealtRow[]).find(
-    ([, , units, numbers]) => units === null || numbers !== null,
-  )?.[0];
+  const bits = flagsOf(rows);
   if (bits === undefined) return { claimed };
   const is = (flag: (typeof flags)[number]): boolean => (bits & (1 << flags.indexOf(flag))) !== 0;
   if (is("spec.repeated IS NOT NULL")) return "repeated";
@@ -475,89 +421,13 @@ function readClaim(
   if (is("spec.past")) return "past";
   if (is("spec.flow")) return "flow";
   if (is("fit.exhausted")) return "exhausted";
-  if (dealt.length === 0) return is("spec.continuous") ? "generate" : { claimed };
-  const long = new Map<number, string>();
-  for (const [, , units, numbers, , , , , text] of rows as readonly DealtRow[])
-    if (numbers === null && units !== null) long.set(units[0]!, text!);
-  let count = 0;
-  let last: { caller: number; at: Place } | null = null;
-  for (const row of dealt) {
-    const caller = row[1] - 1;
-    const claim = claims[caller];
-    if (claim === undefined) throw new Error("unreachable");
-    const attempts = readDealt(row, claim, long, notes, now);
-    count += attempts.length;
-    claimed[caller]!.attempts = attempts;
-    if (last === null || caller > last.caller) {
-      // for a long name: a place at or before its own
-      const key = keyPrefix(nameToBytes(attempts.at(-1)!.workUnit));
-      last = { caller, at: { place: row[10], key } };
-    }
-  }
-  if (count > places) throw new Error(`claimed ${count} units where ${places} were asked for`);
-  return { claimed, last: last!.at, tried: is("fit.tried") };
-}
-
-/**
- * The answer for one caller. `starts` and `waits` have one element if all are equal; `names` and `data` are concatenated, with
- * their lengths; `place` is the last place. A row without numbers has the long data of one unit.
- */
-type DealtRow = readonly [
-  flags: number,
-  caller: number,
-  units: number[] | null,
-  numbers: number[] | null,
-  starts: number[],
-  waits: number[],
-  names: string,
-  nameLengths: number[],
-  data: string | null,
-  dataLengths: number[],
-  place: number,
-];
-
-function readDealt(
-  [, , ids, all, starts, waits, nameText, nameLengths, dataText, dataLengths]: DealtRow,
-  { workSpec, worker, lifetimeMs }: Claim,
-  long: ReadonlyMap<number, string>,
-  notes: HistorySink,
-  now: number,
-): AttemptRow[] {
-  const units = ids ?? [];
-  const numbers = all ?? [];
-  const names = new Pieces(nameText);
-  const data = new Pieces(dataText ?? "");
-  if (waits.length === 1) notes.note(workSpec.id, "started", now, waits[0]!, units.length);
-  else for (const waited of waits) notes.note(workSpec.id, "started", now, waited, 1);
-  const attempts: AttemptRow[] = [];
-  for (let i = 0; i < units.length; i++) {
-    const id = units[i]!;
-    const number = numbers[i]!;
-    const startTime = starts.length === 1 ? starts[0]! : starts[i]!;
-    const length = dataLengths[i]!;
-    attempts.push({
-      id: attemptId(id, number),
-      workSpec: workSpec.name,
-      workUnit: names.name(nameLengths[i]!),
-      worker,
-      number,
-      status: "pending",
-      active: true,
-      startTime,
-      endTime: 0,
-      expirationTime: startTime + lifetimeMs,
-      data:
-        length < 0
-          ? null
-          : length > longestShort
-            ? bytesData(unescape(long.get(id) ?? ""))
-            : data.data(length),
-      late: false,
-      chainingErrors: [],
-      progress: null,
-    });
-  }
-  return attempts;
+  const answers = readDealt(rows, claims, places, notes, now);
+  if (answers.length === 0) return is("spec.continuous") ? "generate" : { claimed };
+  for (const { caller, attempts } of answers) claimed[caller]!.attempts = attempts;
+  const last = answers.reduce((a, b) => (b.caller > a.caller ? b : a));
+  // for a long name: a place at or before its own
+  const key = keyPrefix(nameToBytes(last.attempts.at(-1)!.workUnit));
+  return { claimed, last: { place: last.place, key }, tried: is("fit.tried") };
 }
 
 /**
@@ -578,13 +448,14 @@ async function claimedBefore(
   return readRepeated((row?.[0] ?? null) as string | null);
 }
 
-/** Claims of one spec by the rules of core, one after the other, unit by unit. Locks the spec's row. */
+/**
+ * Claims of one spec that the fast path does not cover. Locks the spec's row. Plain claims by partition are one statement;
+ * others are made by the rules of core, one after the other, unit by unit.
+ */
 async function claimTogether(
   tx: Transaction,
-  ns: string,
+  { ns, hints, allocate, fastPaths, now }: Claiming,
   claims: readonly Claim[],
-  allocate: Allocate,
-  now: number,
 ): Promise<Claimed[]> {
   const [first] = claims;
   if (first === undefined) return [];
@@ -595,6 +466,24 @@ async function claimTogether(
   );
   if (row === undefined) return claims.map(nothing);
   const spec = readSpec(first.workSpec.id, row);
+  if (fastPaths && mayBePlain(spec.meta)) {
+    if (hints.lanes.isNeeded(spec.id)) hints.lanes.used(spec.id, false);
+    else {
+      const answers = await claimFromLanes(tx, spec, claims, allocate, now);
+      if (answers === null) hints.lanes.failed(spec.id);
+      else {
+        if (!areKnown(hints, claims, now)) {
+          await registerWorkers(
+            tx,
+            spec.namespaceId,
+            claims.map(({ worker }) => worker),
+            now,
+          );
+        }
+        return answers.map((attempts) => ({ attempts, more: false }));
+      }
+    }
+  }
   const before = await claimedBefore(tx, spec, claims);
   const set = new PostgresSet(tx, now, allocate, 0);
   set.holds(spec);

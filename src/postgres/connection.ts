@@ -180,8 +180,8 @@ export class Database implements Session {
   ): Promise<Answer> {
     return this.#trying(repeat, async (client, sent) => {
       this.counters.transactions++;
-      const noted = new TransactionHistory(this.historyCounts);
-      const tx = this.bound(client, noted);
+      const history = new TransactionHistory(this.historyCounts);
+      const tx = this.bound(client, history);
       await this.#command(client, this.#begin);
       let answer: Answer;
       try {
@@ -193,15 +193,15 @@ export class Database implements Session {
       }
       sent();
       await this.#command(client, "COMMIT");
-      noted.committed();
+      history.committed();
       return answer;
     });
   }
 
   /** The statements of a transaction on one connection. */
-  protected bound(client: Client, noted: HistorySink): Transaction {
+  protected bound(client: Client, history: HistorySink): Transaction {
     return {
-      history: noted,
+      history,
       rows: (sql, values) => this.run(client, sql, values),
       copy: async (sql, rows) => {
         this.counters.statements++;
@@ -336,14 +336,14 @@ export class BorrowedDatabase extends Database {
   /** In a savepoint, so that a refused request leaves the caller's transaction usable. */
   override async transaction<Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> {
     const client = this.#client;
-    const noted = new TransactionHistory(this.historyCounts);
-    const tx = this.bound(client, noted);
+    const history = new TransactionHistory(this.historyCounts);
+    const tx = this.bound(client, history);
     await client.query({ text: "SAVEPOINT coordinate" });
     try {
       const answer = await work(tx);
       await client.query({ text: "RELEASE SAVEPOINT coordinate" });
       // it is not known here whether the caller commits; it nearly always does
-      noted.committed();
+      history.committed();
       return answer;
     } catch (error) {
       if (!isBroken(error)) await client.query({ text: "ROLLBACK TO SAVEPOINT coordinate" });
@@ -400,9 +400,12 @@ const isRetryable = (error: unknown): boolean => /^(40001|40P01|23505)$/.test(co
 const isLocked = (error: unknown): boolean => codeOf(error) === "55P03";
 
 /** The server logs this text when an optimistic statement undoes itself by casting it to a number. */
-const notPlain = "coordinate: not a plain case, done again with care. Rows: ";
+const notPlain = "coordinate: harmless, repeated in another form. Rows: ";
 
-/** An expression that fails, which undoes the statement, unless the condition holds. A constant text would fail in the planner. */
+/**
+ * An expression that fails, which undoes the statement, unless the condition holds. `rows` is a column or an aggregate: a constant
+ * would be evaluated, and fail, when the statement is planned.
+ */
 export const failUnless = (condition: string, rows: string): string =>
   `CASE WHEN ${condition} THEN 1 ELSE ('${notPlain}' || ${rows})::int END`;
 

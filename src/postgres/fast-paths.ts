@@ -1,7 +1,7 @@
 /**
  * The fast paths of add and settle: one statement that is a transaction by itself. Each does what the rules of core would do, or
- * nothing. The fast path of the claim is in `claims.ts`, and that of expiry in `expiry.ts`. `PostgresParts.fastPaths` switches
- * all of them off, and tests run the same random histories with and without them. Everywhere else in this store the rules of core
+ * nothing. The fast paths of claims are in `claims.ts` and `lane-claims.ts`, and that of expiry in `expiry.ts`.
+ * `PostgresParts.fastPaths` switches all of them off, and tests run the same random histories with and without them. Everywhere else in this store the rules of core
  * decide what happens to a unit.
  */
 import {
@@ -262,7 +262,7 @@ const toldSql = `told AS (
 
 /** Notes for the next claim of a work spec with lanes: units of these lanes have stopped running. */
 const notedSql = `noted AS (
-    ${noteInsert(`(SELECT c.spec, ${noteColumns}, c.at AS number FROM changed c JOIN @spec s ON s.id = c.spec
+    ${noteInsert(`(SELECT c.spec, ${noteColumns}, row_number() OVER () AS number FROM changed c JOIN @spec s ON s.id = c.spec
       WHERE s.laned AND c.status <> 3 AND c.lane IS NOT NULL) AS n`)}
   ), `;
 const happeningOf = {
@@ -288,7 +288,7 @@ const sureAnswer = (laned: boolean): string => `
   SELECT c.ats, c.expirations, c.spec, c.took FROM (
     SELECT spec, array_agg(at) AS ats, array_agg(attempt_expiration) AS expirations, array_agg(took) AS took FROM changed GROUP BY spec
   ) c, (
-    SELECT ${failUnless("coalesce(sum(f.units), 0) = $3::bigint", "$3::bigint")} AS sure
+    SELECT ${failUnless("coalesce(sum(f.units), 0) = $3::bigint", "coalesce(sum(f.units), 0)")} AS sure
     ${fitFrom("(SELECT spec, count(*) AS units, bool_or(chains) AS chains FROM changed GROUP BY spec)", laned)} AND s.count_ms = 0
   ) fit WHERE fit.sure = 1`;
 
@@ -364,14 +364,15 @@ const settleStatement = ({ queued, laned, fails, retries, counted, sure }: Settl
  *
  * $1 namespace, $2 now, $3 how many, $4 units, $5 the number of the attempts.
  */
-export const finishSql = `
+const finishStatement = (laned: boolean): string => `
   WITH across AS MATERIALIZED (
     SELECT ${hasOverdueAcross("$2::bigint")} AS past
   ), changed AS (
     UPDATE @unit u SET status = 4, attempt_status = 2, attempt_end = greatest($2::bigint, u.attempt_start)
     WHERE u.id = ANY ($4::bigint[]) AND u.attempts = $5::int AND u.attempt_status = 0 AND u.attempt_expiration > $2::bigint
       AND NOT u.dependents AND u.queues IS NULL AND NOT (SELECT past FROM across)
-    RETURNING u.id, u.spec, u.status, u.lease, u.attempt_expiration, u.attempt_end AS ended, u.attempt_end - u.attempt_start AS took
+    RETURNING u.id, u.spec, u.status, u.lease, u.attempt_expiration, u.attempt_end AS ended,
+      u.attempt_end - u.attempt_start AS took${laned ? ", u.lane, u.partition, u.place, u.key" : ""}
   ), lists AS MATERIALIZED (
     SELECT spec, ended, count(*) AS units, array_agg(id) AS ids, ${oneOrAll("attempt_expiration")} AS expirations, ${oneOrAll("took")} AS took
     FROM changed GROUP BY spec, ended
@@ -380,15 +381,18 @@ export const finishSql = `
   ), stopped AS (${leaseDelete}
   ), ended AS (
     INSERT INTO @ended (spec, at, status, units) SELECT spec, ended, 4, ids FROM lists
-  ), tallied AS (
+  ), ${laned ? notedSql : ""}tallied AS (
     ${tallyInsert}
     SELECT spec, pg_backend_pid(), 0, 0, 0, -units, units, 0, 0, 0, 0, 0, NULL::float8, NULL::bytea, ended FROM sums
     ${tallyConflict}
   )
   SELECT l.spec, l.units, l.took, l.expirations, CASE WHEN cardinality(l.expirations) > 1 OR (SELECT count(*) FROM lists) > 1 THEN l.ids END
   FROM (
-    SELECT ${failUnless("coalesce(sum(f.units), 0) = $3::bigint", "$3::bigint")} AS sure ${fitFrom("sums", false)} AND s.count_ms = 0
+    SELECT ${failUnless("coalesce(sum(f.units), 0) = $3::bigint", "coalesce(sum(f.units), 0)")} AS sure ${fitFrom("sums", laned)} AND s.count_ms = 0
   ) fit LEFT JOIN lists l ON fit.sure = 1`;
+
+export const finishSql = finishStatement(false);
+export const finishLanedSql = finishStatement(true);
 
 /** The number of the attempts, if all changes only finish attempts of one number; otherwise null. */
 function onlyFinished(changes: readonly Settle[]): number | null {
@@ -403,10 +407,12 @@ async function finishAll(
   ns: string,
   changes: readonly Settle[],
   number: number,
+  laned: boolean,
   now: number,
 ): Promise<AttemptChanged[]> {
   const units = int8s(changes.map(({ unitId }) => unitId));
-  const lists = await db.write(finishSql, [nameToBytes(ns), now, changes.length, units, number], {
+  const sql = laned ? finishLanedSql : finishSql;
+  const lists = await db.write(sql, [nameToBytes(ns), now, changes.length, units, number], {
     repeatable: true,
   });
   const expirations = new Map<number, number>();
@@ -470,8 +476,9 @@ export async function settlePlain(
   { laned, counted, sure }: Pick<SettleKind, "laned" | "counted" | "sure">,
   now: number,
 ): Promise<{ answers: (AttemptChanged | undefined)[]; pastAcross: boolean }> {
-  const number = sure && queues === 0 && !laned && !counted ? onlyFinished(changes) : null;
-  if (number !== null) return { answers: await finishAll(db, ns, changes, number, now), pastAcross: false };
+  const number = sure && queues === 0 && !counted ? onlyFinished(changes) : null;
+  if (number !== null)
+    return { answers: await finishAll(db, ns, changes, number, laned, now), pastAcross: false };
   const answers = new Array<AttemptChanged | undefined>(changes.length).fill(undefined);
   const sorted = changes
     .map((change, i) => ({ change, i }))

@@ -15,7 +15,7 @@ export interface ListeningClient extends Client {
   on(event: "error" | "end", listener: () => void): unknown;
 }
 
-export interface NotifierOptions {
+interface NotifierOptions {
   channel: string;
   /** Opens the listening connection. Null: the daemon neither sends nor receives notifications. */
   listen: (() => ListeningClient) | null;

@@ -12,9 +12,8 @@ import type { Spec } from "./units.ts";
 import { int8s, texts } from "./values.ts";
 import { readBreaker } from "./work-specs.ts";
 
-export const outcomeInsert = "INSERT INTO @outcome AS o (spec, at, kind, shard, count)";
-export const outcomeConflict =
-  "ON CONFLICT (spec, at, kind, shard) DO UPDATE SET count = o.count + excluded.count";
+const outcomeInsert = "INSERT INTO @outcome AS o (spec, at, kind, shard, count)";
+const outcomeConflict = "ON CONFLICT (spec, at, kind, shard) DO UPDATE SET count = o.count + excluded.count";
 
 /** For the fast path of settle, which covers finished attempts of work specs whose breaker has not tripped. */
 export const countedSql = `counted AS (
@@ -36,7 +35,7 @@ export async function loadBreaker(tx: Session, spec: Spec, now: number): Promise
 }
 
 /** By work spec, and then by time. */
-export type NewOutcomes = ReadonlyMap<number, ReadonlyMap<number, OutcomeCounts>>;
+type NewOutcomes = ReadonlyMap<number, ReadonlyMap<number, OutcomeCounts>>;
 
 export async function writeOutcomes(tx: Session, outcomes: NewOutcomes): Promise<void> {
   const rows = [...outcomes].flatMap(([spec, times]) =>

@@ -58,14 +58,14 @@ const inQueue = (session: string): string =>
 /** The first messages of a queue. With SKIP LOCKED no call waits for another, and no message is given to two calls. */
 const first = `SELECT m.seq ${inQueue("AND m.request IS NULL")} ORDER BY m.seq LIMIT $3`;
 
-export const takeSql = `
+const takeSql = `
   WITH picked AS MATERIALIZED (${first} FOR UPDATE OF m SKIP LOCKED), taken AS (
     DELETE FROM @message m USING picked p WHERE m.seq = p.seq AND m.request IS NULL RETURNING m.*
   )
   SELECT ${columns} FROM taken ORDER BY seq`;
 
 /** With a request id, messages are marked with it instead of deleted. The sweep deletes them with the old request ids. */
-export const takeOnceSql = `
+const takeOnceSql = `
   WITH before AS MATERIALIZED (SELECT m.* ${inQueue("AND m.request = $4")}),
   picked AS MATERIALIZED (
     SELECT m.seq ${inQueue("AND m.request IS NULL AND NOT EXISTS (SELECT 1 FROM before)")}

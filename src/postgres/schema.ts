@@ -16,7 +16,7 @@
 import { CoordinateError } from "../core/index.ts";
 import type { Session } from "./connection.ts";
 
-export interface Migration {
+interface Migration {
   /** The lowest schema version that a program must know to work with a database that has this migration. */
   worksWith: number;
   statements: readonly string[];
@@ -585,7 +585,7 @@ export async function migrate(tx: Session, schema: string): Promise<void> {
 }
 
 /** Reads the version of the schema. Throws if it is too new for this program. */
-export async function readVersion(tx: Session, schema: string): Promise<number> {
+async function readVersion(tx: Session, schema: string): Promise<number> {
   const [row] = await tx.rows(
     "SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @migration",
     [],

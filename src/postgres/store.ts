@@ -206,6 +206,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     limited: new Set(),
     flow: new Set(),
     tried: new Caution(),
+    // a claim that is not plain costs a statement and no error
+    lanes: new Caution(4),
     workers: new Map(),
   };
   /** The most queues of a unit that ended recently, by namespace: the next settle prepares that many messages per unit. */

@@ -217,13 +217,13 @@ export const marksSql = `
   FROM unnest($1::bytea[]) WITH ORDINALITY AS g (name, at) LEFT JOIN @namespace n ON n.name = g.name AND NOT n.dead
   ORDER BY g.at`;
 
-export const endedSql = `
+const endedSql = `
   SELECT g.id FROM unnest($1::bigint[]) AS g (id)
     LEFT JOIN LATERAL (SELECT u.status, u.spec FROM @unit u WHERE u.id = g.id LIMIT 1) u ON true
     LEFT JOIN @spec s ON s.id = u.spec
   WHERE u.status IS NULL OR u.status >= 4 OR s.dead`;
 
-export const cameSql = `
+const cameSql = `
   SELECT g.at FROM @namespace n, unnest($2::bytea[]) WITH ORDINALITY AS g (queue, at)
   WHERE n.name = $1 AND NOT n.dead AND EXISTS (
     SELECT 1 FROM @message m WHERE m.namespace = n.id AND m.queue = g.queue AND m.request IS NULL)`;

@@ -41,21 +41,13 @@ import { isRow, type Row, type Session, type Transaction } from "./connection.ts
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
 import { holdLimits, saveFull } from "./limits.ts";
-import {
-  foldNotes,
-  idsInLane,
-  LaneNotes,
-  placeOfUnit,
-  SpecLanes,
-  writeNotes,
-  type LaneHost,
-  type PgLane,
-} from "./lanes.ts";
+import { foldNotes, idsInLane, LaneNotes, writeNotes } from "./lanes.ts";
 import { registerWorkers, writeLog } from "./log.ts";
 import { findKeys, makeKeys } from "./long-names.ts";
 import { meetNeeds, readNeeds, writeNeeds, type ReadNeed } from "./needs.ts";
 import { loadBreaker, writeBreaker, writeOutcomes } from "./outcomes.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
+import { placeOfUnit, SpecLanes, type LaneHost, type PgLane } from "./spec-lanes.ts";
 import { isLapsed, Standings } from "./standing.ts";
 import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
 import { StatementBatch } from "./statement-batch.ts";

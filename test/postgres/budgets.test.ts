@@ -8,7 +8,8 @@ import { candidatesSql } from "../../src/postgres/candidates.ts";
 import { claimSql, notedClaimSql, plainClaimSql } from "../../src/postgres/claims.ts";
 import { forSchema, planSettings } from "../../src/postgres/connection.ts";
 import { moveSql } from "../../src/postgres/expiry.ts";
-import { finishSql, insertSql, settleSql } from "../../src/postgres/fast-paths.ts";
+import { finishLanedSql, finishSql, insertSql, settleSql } from "../../src/postgres/fast-paths.ts";
+import { laneClaimSql } from "../../src/postgres/lane-claims.ts";
 import { marksSql } from "../../src/postgres/watching.ts";
 import { openServer, query, type Server } from "./server.ts";
 
@@ -163,6 +164,17 @@ describe("plans", () => {
     "text",
     "bigint[]",
   ];
+  const laneClaimTypes = [
+    ...claimTypes.slice(0, 7),
+    "bytea",
+    "float8",
+    "float8",
+    "float8",
+    "bigint",
+    "float8",
+    "bigint[]",
+    "bytea[]",
+  ];
   const settleTypes = [
     "bytea",
     "bigint",
@@ -188,7 +200,16 @@ describe("plans", () => {
       settleSql({ queued: false, laned: false, fails: false, retries: false, counted: false, sure: true }),
       settleTypes,
     ],
+    lanes: [
+      laneClaimSql({ fair: true, ordered: false, limited: true, rated: true, noted: true }),
+      laneClaimTypes,
+    ],
+    ordered: [
+      laneClaimSql({ fair: false, ordered: true, limited: false, rated: false, noted: false }),
+      laneClaimTypes,
+    ],
     finish: [finishSql, ["bytea", "bigint", "bigint", "bigint[]", "int"]],
+    finishLaned: [finishLanedSql, ["bytea", "bigint", "bigint", "bigint[]", "int"]],
     queued: [
       settleSql({ queued: true, laned: false, fails: false, retries: false, counted: false, sure: false }),
       [...settleTypes, "bigint[]", "int[]"],
@@ -244,7 +265,7 @@ describe("plans", () => {
     const lines = text.split("\n");
     return lines.filter(
       (line, i) =>
-        /Scan.* on (unit|waiting|lease|ended|tally|history|request|worker|log)\b/.test(line) &&
+        /Scan.* on (unit|waiting|lease|ended|tally|history|request|worker|log|lane|note)\b/.test(line) &&
         !/(CTE|Tid) Scan/.test(line) &&
         // requests must be found by id: a namespace has many, the claims of ten minutes
         !(lines[i + 1] ?? "").includes(line.includes(" on request") ? "(id = " : "Index Cond"),

@@ -54,7 +54,7 @@ const start = async (ns: string, ...specs: Record<string, unknown>[]): Promise<E
   return engine;
 };
 
-const harmless = /coordinate: not a plain case, done again with care/;
+const harmless = "coordinate: harmless, repeated in another form";
 
 test("units that may chain, among others that do not", async () => {
   const engine = await start("chained", { name: "a", then: "b" }, { name: "b" }, { name: "c" });
@@ -70,10 +70,7 @@ test("units that may chain, among others that do not", async () => {
     { workSpec: "c", counts: { finished: 200 } },
   ]);
   // a settle, and a claim when units of the third are added again
-  expect(
-    refused.filter((message) => message.includes("coordinate: not a plain case, done again with care"))
-      .length,
-  ).toBeLessThanOrEqual(2);
+  expect(refused.filter((message) => message.includes(harmless)).length).toBeLessThanOrEqual(2);
 });
 
 test("units that are tried again, among others that are not", async () => {
@@ -87,7 +84,7 @@ test("units that are tried again, among others that are not", async () => {
   }
   expect(await engine.tally("tried")).toMatchObject([{ counts: { finished: 200 } }]);
   expect(refused).toHaveLength(1);
-  expect(refused[0]).toMatch(harmless);
+  expect(refused[0]).toContain(harmless);
 });
 
 test("units that exist, added again among new ones", async () => {
