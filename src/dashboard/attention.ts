@@ -38,7 +38,7 @@ export interface Around {
   readonly labels: readonly (readonly string[])[] | null;
 }
 
-export type ConditionKind =
+type ConditionKind =
   | "nobody"
   | "breaker"
   | "failing"

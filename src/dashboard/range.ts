@@ -29,7 +29,7 @@ export interface Window {
 }
 
 /** Uses this browser's clock. */
-export function windowOf({ filters = {} }: Route, now: number): Window {
+function windowOf({ filters = {} }: Route, now: number): Window {
   const [from = NaN, to = NaN] = (filters.at ?? "")
     .split("-")
     .map((text) => Number.parseInt(text, 36) * 1000);

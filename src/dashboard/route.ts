@@ -6,7 +6,7 @@
 import { useSyncExternalStore } from "react";
 import { nameFromUrl, nameToUrl } from "../rest/client.ts";
 
-export const pages = [
+const pages = [
   "home",
   "flow",
   "spec",
@@ -48,7 +48,7 @@ export function hrefOf({ ns, page, spec, unit, filters = {} }: Route): string {
 }
 
 /** A fragment that is no route, from an old or mistyped link, leads to the first page. */
-export function readRoute(fragment: string): Route {
+function readRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#\/?/, "").split("?");
   const parts = path === "" ? [] : path.split("/");
   try {

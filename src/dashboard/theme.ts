@@ -6,7 +6,7 @@ const isDark = (): boolean => {
   return chosen === null ? matchMedia("(prefers-color-scheme: dark)").matches : chosen === "dark";
 };
 
-export function applyTheme(): void {
+function applyTheme(): void {
   document.documentElement.classList.toggle("dark", isDark());
 }
 

@@ -40,11 +40,10 @@ export interface Rates {
   readonly overMs: number;
 }
 
-export const noRates: Rates = { added: 0, finished: 0, failed: 0, out: 0, overMs: 0 };
+const noRates: Rates = { added: 0, finished: 0, failed: 0, out: 0, overMs: 0 };
 
-export const open = (counts: Tally): number =>
-  counts.available + counts.delayed + counts.blocked + counts.pending;
-export const waiting = (counts: Tally): number => counts.available + counts.delayed + counts.blocked;
+const open = (counts: Tally): number => counts.available + counts.delayed + counts.blocked + counts.pending;
+const waiting = (counts: Tally): number => counts.available + counts.delayed + counts.blocked;
 
 /** Two ring buffers: ten minutes at one sample a second, three hours at one every ten seconds. */
 const rings = [
@@ -96,8 +95,8 @@ function sampleOf(at: number, rows: readonly TallyRow[]): Sample {
 }
 
 /** The samples of a work spec, or of the namespace (null), since a time, as points with the mean rate between two samples. */
-export function seenPoints(ns: string, spec: string | null, from: number, now = Date.now()): Point[] {
-  const samples = kept.get(keyOf(ns, spec))?.since(from, now) ?? [];
+export function seenPoints(ns: string, spec: string | null, from: number): Point[] {
+  const samples = kept.get(keyOf(ns, spec))?.since(from, Date.now()) ?? [];
   return samples.slice(1).map((sample, i) => {
     const before = samples[i]!;
     const seconds = (sample.at - before.at) / 1000;
@@ -116,9 +115,9 @@ export function seenPoints(ns: string, spec: string | null, from: number, now = 
 }
 
 /** The rates over the samples of the last half minute. */
-export function rates(ns: string, spec: string | null, overMs = 30_000): Rates {
+export function rates(ns: string, spec: string | null): Rates {
   const now = Date.now();
-  const samples = kept.get(keyOf(ns, spec))?.since(now - overMs, now) ?? [];
+  const samples = kept.get(keyOf(ns, spec))?.since(now - 30_000, now) ?? [];
   const first = samples[0];
   const last = samples.at(-1);
   if (first === undefined || last === undefined || last.at - first.at < 1500) return noRates;

@@ -6,7 +6,6 @@ import {
   readWorkSpec,
   type DataObject,
   type Explained,
-  type ScheduleRequest,
   type WorkSpecMeta,
   type WorkSpecMetaChange,
   type WorkSpecRow,
@@ -39,10 +38,10 @@ function untilRun(specs: readonly WorkSpecRow[], now: number): number {
   return Math.min(30_000, Math.max(2000, next - now + 1000));
 }
 
-export function useExplain(ns: string, request: ScheduleRequest = {}): UseQueryResult<Explained[]> {
+export function useExplain(ns: string): UseQueryResult<Explained[]> {
   return useQuery({
-    queryKey: ["explain", ns, request],
-    queryFn: () => client.explain(ns, request),
+    queryKey: ["explain", ns, {}],
+    queryFn: () => client.explain(ns, {}),
     refetchInterval: every(30_000),
   });
 }

@@ -37,7 +37,7 @@ interface Sample {
 }
 
 /** Parses the text format, one sample per line; label values are quoted, with \\, \" and \n escaped. */
-export function readMetrics(text: string): Sample[] {
+function readMetrics(text: string): Sample[] {
   const samples: Sample[] = [];
   for (const line of text.split("\n")) {
     const match = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/.exec(line);
@@ -50,7 +50,7 @@ export function readMetrics(text: string): Sample[] {
   return samples;
 }
 
-export interface VerbFigures {
+interface VerbFigures {
   readonly verb: string;
   readonly calls: number;
   readonly meanMs: number;
@@ -62,16 +62,14 @@ export interface VerbFigures {
 export interface SystemFigures {
   readonly residentBytes: number;
   readonly heapBytes: number;
-  readonly cpuSeconds: number;
   readonly loopMeanMs: number;
   readonly loopP99Ms: number;
   readonly waitingRequests: number;
   readonly watchers: number;
-  readonly openFiles: number;
   readonly verbs: readonly VerbFigures[];
 }
 
-export function figuresOf(samples: readonly Sample[]): SystemFigures {
+function figuresOf(samples: readonly Sample[]): SystemFigures {
   const one = (name: string): number => samples.find((sample) => sample.name === name)?.value ?? 0;
   const verbs = new Map<
     string,
@@ -93,12 +91,10 @@ export function figuresOf(samples: readonly Sample[]): SystemFigures {
   return {
     residentBytes: one("process_resident_memory_bytes"),
     heapBytes: one("nodejs_heap_size_used_bytes"),
-    cpuSeconds: one("process_cpu_seconds_total"),
     loopMeanMs: one("nodejs_eventloop_lag_mean_seconds") * 1000,
     loopP99Ms: one("nodejs_eventloop_lag_p99_seconds") * 1000,
     waitingRequests: one("coordinate_waiting_requests"),
     watchers: one("coordinate_event_watchers"),
-    openFiles: one("process_open_fds"),
     verbs: [...verbs]
       .map(([verb, { calls, sum, buckets, errors }]) => ({
         verb,

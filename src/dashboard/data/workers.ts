@@ -94,26 +94,26 @@ export interface WorkerReport {
 
 export function reportOf({ data }: WorkerRow): WorkerReport {
   if (data === null) return {};
-  let told: Record<string, unknown>;
+  let report: Record<string, unknown>;
   try {
-    told = decodeData(data);
+    report = decodeData(data);
   } catch {
     return {};
   }
   const inside = (key: string): Record<string, unknown> =>
-    typeof told[key] === "object" && told[key] !== null ? (told[key] as Record<string, unknown>) : {};
+    typeof report[key] === "object" && report[key] !== null ? (report[key] as Record<string, unknown>) : {};
   const text = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
   const number = (value: unknown): number | undefined => (typeof value === "number" ? value : undefined);
   const found = {
-    host: text(told.host),
-    pid: number(told.pid),
-    platform: text(told.platform),
+    host: text(report.host),
+    pid: number(report.pid),
+    platform: text(report.platform),
     version: text(inside("versions").coordinate),
     node: text(inside("versions").node),
     rss: number(inside("memory").rss),
     totalMemory: number(inside("memory").total),
-    slots: number(told.slots),
-    asks: Array.isArray(told.asks) ? told.asks.map(readAsk) : undefined,
+    slots: number(report.slots),
+    asks: Array.isArray(report.asks) ? report.asks.map(readAsk) : undefined,
   };
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
 }

@@ -7,7 +7,7 @@ import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Link, Name, Trouble, useNow } from "../parts/text.tsx";
 import type { Route } from "../route.ts";
-import { Heads } from "../parts/heads.tsx";
+import { LoadOlder, Table } from "../parts/table.tsx";
 
 const isRefused = (status: number): boolean => status === 401 || status === 403 || status === 429;
 
@@ -61,59 +61,54 @@ export default function Audit(): ReactNode {
             </Link>
           </div>
         )}
-        <div className="scroll">
-          <table>
-            <Heads
-              of={[
-                "Time",
-                "Token",
-                "Action",
-                { text: "Namespace", className: "no-phone" },
-                { text: "Address", className: "lo" },
-                { text: "Status", className: "r" },
-              ]}
-            />
-            <tbody>
-              {rows.map((row, i) => {
-                const time = Date.parse(row.time);
-                return (
-                  <tr key={`${row.request ?? ""} ${row.time} ${i}`} data-row tabIndex={-1}>
-                    <td className="mid">
-                      <time dateTime={row.time} title={exactTime(time)}>
-                        {dayTime(time, now)}
-                      </time>
-                    </td>
-                    <td>
-                      {row.token === null ? (
-                        <span className="dim">no token</span>
-                      ) : (
-                        <Link to={at({ token: row.token })} className="l">
-                          <Name text={names.get(row.token) ?? row.token} max={32} />
-                        </Link>
-                      )}
-                    </td>
-                    <td className="did" title={visible(row.path ?? "")}>
-                      <code>{visible(row.action ?? row.path ?? "")}</code>
-                    </td>
-                    <td className="no-phone">
-                      {row.namespace === "" ? (
-                        <span className="z">–</span>
-                      ) : (
-                        <Link to={at({ of: row.namespace })} className="l">
-                          <Name text={nsTitle(row.namespace)} max={32} />
-                        </Link>
-                      )}
-                    </td>
-                    <td className="mid lo">{visible(row.address)}</td>
-                    <td className={row.status >= 400 ? "r t-failed" : "r mid"}>
-                      {isRefused(row.status) && <Icon name="nobody" label="refused" />} {row.status}
-                    </td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          heads={[
+            "Time",
+            "Token",
+            "Action",
+            { text: "Namespace", className: "no-phone" },
+            { text: "Address", className: "lo" },
+            { text: "Status", className: "r" },
+          ]}
+        >
+          {rows.map((row, i) => {
+            const time = Date.parse(row.time);
+            return (
+              <tr key={`${row.request ?? ""} ${row.time} ${i}`} data-row tabIndex={-1}>
+                <td className="mid">
+                  <time dateTime={row.time} title={exactTime(time)}>
+                    {dayTime(time, now)}
+                  </time>
+                </td>
+                <td>
+                  {row.token === null ? (
+                    <span className="dim">no token</span>
+                  ) : (
+                    <Link to={at({ token: row.token })} className="l">
+                      <Name text={names.get(row.token) ?? row.token} max={32} />
+                    </Link>
+                  )}
+                </td>
+                <td className="did" title={visible(row.path ?? "")}>
+                  <code>{visible(row.action ?? row.path ?? "")}</code>
+                </td>
+                <td className="no-phone">
+                  {row.namespace === "" ? (
+                    <span className="z">–</span>
+                  ) : (
+                    <Link to={at({ of: row.namespace })} className="l">
+                      <Name text={nsTitle(row.namespace)} max={32} />
+                    </Link>
+                  )}
+                </td>
+                <td className="mid lo">{visible(row.address)}</td>
+                <td className={row.status >= 400 ? "r t-failed" : "r mid"}>
+                  {isRefused(row.status) && <Icon name="nobody" label="refused" />} {row.status}
+                </td>
+              </tr>
+            );
+          })}
+        </Table>
         {rows.length === 0 && (
           <p className="blank">
             {all.length === 0
@@ -121,18 +116,7 @@ export default function Audit(): ReactNode {
               : "No loaded entry matches. Load older entries, or show all."}
           </p>
         )}
-        {audit.hasNextPage && (
-          <p className="blank">
-            <button
-              type="button"
-              className="btn"
-              disabled={audit.isFetchingNextPage}
-              onClick={() => void audit.fetchNextPage()}
-            >
-              Load older
-            </button>
-          </p>
-        )}
+        <LoadOlder query={audit} />
       </section>
     </>
   );

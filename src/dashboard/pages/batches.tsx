@@ -11,7 +11,7 @@ import { StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Command, Link, Name, Trouble } from "../parts/text.tsx";
 import type { Route } from "../route.ts";
 import "./batches.css";
-import { Heads } from "../parts/heads.tsx";
+import { Table } from "../parts/table.tsx";
 
 interface Placed {
   readonly batch: BatchRow;
@@ -89,34 +89,29 @@ export default function Batches(): ReactNode {
             {batches.data.more ? "the first thousand by name" : `${count(running)} open`}
           </span>
         </header>
-        <div className="scroll">
-          <table>
-            <Heads
-              of={[
-                "Batch",
-                "Progress",
-                { text: "Open", className: "r lo" },
-                { text: "Failed", className: "r" },
-                { text: "Finished", className: "r lo" },
-                { text: "Then", className: "lo" },
-                { text: "Ended", className: "r lo" },
-                { text: "Actions", className: "r", hidden: true },
-              ]}
+        <Table
+          heads={[
+            "Batch",
+            "Progress",
+            { text: "Open", className: "r lo" },
+            { text: "Failed", className: "r" },
+            { text: "Finished", className: "r lo" },
+            { text: "Then", className: "lo" },
+            { text: "Ended", className: "r lo" },
+            { text: "Actions", className: "r", hidden: true },
+          ]}
+        >
+          {placed.map(({ batch, depth, whole }) => (
+            <Row
+              key={batch.name}
+              batch={batch}
+              depth={depth}
+              whole={whole}
+              chosen={chosen === batch.name}
+              onAsk={(action) => setAsked({ whole, action })}
             />
-            <tbody>
-              {placed.map(({ batch, depth, whole }) => (
-                <Row
-                  key={batch.name}
-                  batch={batch}
-                  depth={depth}
-                  whole={whole}
-                  chosen={chosen === batch.name}
-                  onAsk={(action) => setAsked({ whole, action })}
-                />
-              ))}
-            </tbody>
-          </table>
-        </div>
+          ))}
+        </Table>
       </section>
       {asked !== null && <Ask {...asked} onClose={() => setAsked(null)} />}
     </>

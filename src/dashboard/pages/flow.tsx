@@ -19,7 +19,7 @@ import type { SpecRow } from "../data/look.ts";
 import { count, duration, plural, rate, shortCount } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
-import { maxOpen, StatusBar } from "../parts/status.tsx";
+import { StatusGlyph, maxOpen, StatusBar } from "../parts/status.tsx";
 import { Command, Link, Name } from "../parts/text.tsx";
 import { Sentence } from "../parts/words.tsx";
 import "./flow.css";
@@ -127,17 +127,9 @@ export default function Flow(): ReactNode {
             </span>
             <span className="grow" />
             <div className="lg dim">
-              <span className="t-available">
-                <Icon name="available" />
-              </span>
-              waiting{" "}
-              <span className="t-pending">
-                <Icon name="pending" />
-              </span>
-              pending{" "}
-              <span className="t-failed">
-                <Icon name="failed" />
-              </span>
+              <StatusGlyph status="available" />
+              waiting <StatusGlyph status="pending" />
+              pending <StatusGlyph status="failed" />
               failed <span className="ew" />
               wider: higher rate
             </div>
@@ -261,9 +253,7 @@ function SpecBox({ data: { spec, max, ns } }: NodeProps<SpecNode>): ReactNode {
   const number = (status: "available" | "pending" | "failed", label: string, shown: number): ReactNode => (
     <div>
       <dt>
-        <span className={`t-${status}`}>
-          <Icon name={status} />
-        </span>
+        <StatusGlyph status={status} />
         <span className="sr">{label}</span>
       </dt>
       <dd>

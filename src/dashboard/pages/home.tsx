@@ -11,7 +11,7 @@ import { count, duration, plural, rate, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Spark, Trend } from "../parts/plot.tsx";
-import { maxOpen, StatusBar } from "../parts/status.tsx";
+import { StatusGlyph, maxOpen, StatusBar } from "../parts/status.tsx";
 import { Age, Link, Name, UnitCount } from "../parts/text.tsx";
 import { TimeLine } from "../parts/time-line.tsx";
 import { UndoBar, useUndo } from "../parts/undo.tsx";
@@ -268,9 +268,7 @@ function WorkSpecs(props: {
     head(
       key,
       <>
-        <span className={`t-${key}`}>
-          <Icon name={key} />
-        </span>
+        <StatusGlyph status={key} />
         {title}
       </>,
       `r c-${key}`,

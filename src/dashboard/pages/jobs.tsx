@@ -10,7 +10,7 @@ import { StatusChip, StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Ago, Link, Name, Trouble } from "../parts/text.tsx";
 import type { Route } from "../route.ts";
 import "./units.css";
-import { Heads } from "../parts/heads.tsx";
+import { Table } from "../parts/table.tsx";
 
 const ranges: Readonly<Record<string, number>> = {
   "15m": 900_000,
@@ -70,65 +70,60 @@ export default function Jobs(): ReactNode {
           </div>
         )}
         {jobs.error !== null && <Trouble text={sayError(jobs.error)} />}
-        <div className="scroll">
-          <table>
-            <Heads
-              of={[
-                "Job",
-                "State",
-                { text: "Category", className: "l9" },
-                { text: "Action", className: "l12" },
-                { text: "Error", className: "l9" },
-                { text: "Run time", className: "r l9" },
-                { text: "Scheduled", className: "r" },
-              ]}
-            />
-            <tbody>
-              {(jobs.data?.jobs ?? []).map(({ id, spec, name, category, action, unit, errorCategory }) => {
-                const attempt = unit.activeAttempt;
-                const error = unit.status === "failed" ? errorLine(errorOf(unit.data) ?? "") : "";
-                return (
-                  <tr key={`${spec} ${id}`} data-row tabIndex={-1}>
-                    <td>
-                      <Link to={{ ns, page: "unit", spec, unit: id }} className="l">
-                        {name === "" ? <Name text={id} max={36} mono /> : <Name text={name} max={48} />}
-                      </Link>
-                    </td>
-                    <td>
-                      <StatusChip status={unit.status} />
-                    </td>
-                    <td className="l9">
-                      {category !== "" && (
-                        <Link to={at({ label: `category:${category}` })} className="lab">
-                          <Name text={category} max={24} />
-                        </Link>
-                      )}
-                    </td>
-                    <td className="l12">
-                      <Link to={at({ label: `action:${action}` })} className="mid">
-                        <Name text={action} max={14} mono />
-                      </Link>
-                    </td>
-                    <td className="l9 u-err">
-                      {errorCategory !== "" && <b>{visible(errorCategory)} </b>}
-                      <code>{visible(error).slice(0, 60)}</code>
-                    </td>
-                    <td className="r l9">
-                      {attempt !== null && attempt.endTime > 0 ? (
-                        duration(attempt.endTime - attempt.startTime)
-                      ) : (
-                        <span className="z">–</span>
-                      )}
-                    </td>
-                    <td className="r mid">
-                      <Ago time={unit.createdTime} />
-                    </td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          heads={[
+            "Job",
+            "State",
+            { text: "Category", className: "l9" },
+            { text: "Action", className: "l12" },
+            { text: "Error", className: "l9" },
+            { text: "Run time", className: "r l9" },
+            { text: "Scheduled", className: "r" },
+          ]}
+        >
+          {(jobs.data?.jobs ?? []).map(({ id, spec, name, category, action, unit, errorCategory }) => {
+            const attempt = unit.activeAttempt;
+            const error = unit.status === "failed" ? errorLine(errorOf(unit.data) ?? "") : "";
+            return (
+              <tr key={`${spec} ${id}`} data-row tabIndex={-1}>
+                <td>
+                  <Link to={{ ns, page: "unit", spec, unit: id }} className="l">
+                    {name === "" ? <Name text={id} max={36} mono /> : <Name text={name} max={48} />}
+                  </Link>
+                </td>
+                <td>
+                  <StatusChip status={unit.status} />
+                </td>
+                <td className="l9">
+                  {category !== "" && (
+                    <Link to={at({ label: `category:${category}` })} className="lab">
+                      <Name text={category} max={24} />
+                    </Link>
+                  )}
+                </td>
+                <td className="l12">
+                  <Link to={at({ label: `action:${action}` })} className="mid">
+                    <Name text={action} max={14} mono />
+                  </Link>
+                </td>
+                <td className="l9 u-err">
+                  {errorCategory !== "" && <b>{visible(errorCategory)} </b>}
+                  <code>{visible(error).slice(0, 60)}</code>
+                </td>
+                <td className="r l9">
+                  {attempt !== null && attempt.endTime > 0 ? (
+                    duration(attempt.endTime - attempt.startTime)
+                  ) : (
+                    <span className="z">–</span>
+                  )}
+                </td>
+                <td className="r mid">
+                  <Ago time={unit.createdTime} />
+                </td>
+              </tr>
+            );
+          })}
+        </Table>
         {jobs.data?.jobs.length === 0 && (
           <p className="blank">No jobs match. Choose a longer time range or another state.</p>
         )}

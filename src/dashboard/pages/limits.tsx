@@ -5,7 +5,7 @@ import { sayError } from "../data/connection.ts";
 import { setLimit, useLimits } from "../data/limits.ts";
 import { count, plural, rateWords, visible } from "../format.ts";
 import { useHere } from "../here.ts";
-import { Heads } from "../parts/heads.tsx";
+import { Table } from "../parts/table.tsx";
 import { Ago, Link, Name, Trouble, useNow } from "../parts/text.tsx";
 import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
 import "./limits.css";
@@ -51,25 +51,20 @@ limits:
           <span className="grow" />
           <span className="dim">{full === 0 ? "none full" : `${count(full)} full`}</span>
         </header>
-        <div className="scroll">
-          <table>
-            <Heads
-              of={[
-                "Limit",
-                "Running",
-                { text: "Rate", className: "lo" },
-                { text: "Next start", className: "lo" },
-                "Work specs",
-                { text: "Max. running", className: "r lo" },
-              ]}
-            />
-            <tbody>
-              {rows.map((row) => (
-                <Row key={row.name} limit={row} undo={undo} />
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          heads={[
+            "Limit",
+            "Running",
+            { text: "Rate", className: "lo" },
+            { text: "Next start", className: "lo" },
+            "Work specs",
+            { text: "Max. running", className: "r lo" },
+          ]}
+        >
+          {rows.map((row) => (
+            <Row key={row.name} limit={row} undo={undo} />
+          ))}
+        </Table>
       </section>
     </>
   );

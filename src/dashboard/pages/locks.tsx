@@ -8,7 +8,7 @@ import { Confirm } from "../parts/dialog.tsx";
 import { Icon } from "../parts/icon.tsx";
 import { Command, Name, Trouble } from "../parts/text.tsx";
 import { go } from "../route.ts";
-import { Heads } from "../parts/heads.tsx";
+import { Heads } from "../parts/table.tsx";
 import "./units.css";
 
 const readPath = (text: string): string[] => text.split("/").filter((label) => label !== "");

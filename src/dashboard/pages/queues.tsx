@@ -7,7 +7,7 @@ import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
 import { Ago, Command, Name, Trouble } from "../parts/text.tsx";
 import type { QueueRow } from "../../core/index.ts";
-import { Heads } from "../parts/heads.tsx";
+import { Table } from "../parts/table.tsx";
 
 export default function Queues(): ReactNode {
   const { ns, may, changed } = useHere();
@@ -38,38 +38,33 @@ export default function Queues(): ReactNode {
           <span className="grow" />
           <span className="dim">{more ? "the first thousand by name" : "only queues with messages"}</span>
         </header>
-        <div className="scroll">
-          <table>
-            <Heads
-              of={[
-                "Queue",
-                { text: "Messages", className: "r" },
-                { text: "Oldest", className: "r" },
-                { text: "Actions", className: "r", hidden: true },
-              ]}
-            />
-            <tbody>
-              {rows.map((queue) => (
-                <tr key={queue.name} data-row tabIndex={-1}>
-                  <td className="strong">
-                    <Name text={queue.name} max={60} />
-                  </td>
-                  <td className="r">{count(queue.messages)}</td>
-                  <td className="r mid">
-                    <Ago time={queue.oldest} />
-                  </td>
-                  <td className="r">
-                    {may("write") && (
-                      <button type="button" className="btn s d" onClick={() => setAsked(queue)}>
-                        Empty…
-                      </button>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          heads={[
+            "Queue",
+            { text: "Messages", className: "r" },
+            { text: "Oldest", className: "r" },
+            { text: "Actions", className: "r", hidden: true },
+          ]}
+        >
+          {rows.map((queue) => (
+            <tr key={queue.name} data-row tabIndex={-1}>
+              <td className="strong">
+                <Name text={queue.name} max={60} />
+              </td>
+              <td className="r">{count(queue.messages)}</td>
+              <td className="r mid">
+                <Ago time={queue.oldest} />
+              </td>
+              <td className="r">
+                {may("write") && (
+                  <button type="button" className="btn s d" onClick={() => setAsked(queue)}>
+                    Empty…
+                  </button>
+                )}
+              </td>
+            </tr>
+          ))}
+        </Table>
       </section>
       {asked !== null && (
         <Confirm

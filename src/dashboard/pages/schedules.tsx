@@ -13,7 +13,7 @@ import { scheduleWords } from "../parts/schedule-words.ts";
 import { StatusGlyph } from "../parts/status.tsx";
 import { Ago, Link, Name, useNow } from "../parts/text.tsx";
 import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
-import { Heads } from "../parts/heads.tsx";
+import { Table } from "../parts/table.tsx";
 
 const shownRuns = 4;
 
@@ -64,25 +64,20 @@ export default function Schedules(): ReactNode {
           <span className="grow" />
           <span className="dim">in the time zone of this browser</span>
         </header>
-        <div className="scroll">
-          <table>
-            <Heads
-              of={[
-                "Work spec",
-                { text: "Schedule", className: "lo" },
-                "Last run",
-                "Next run",
-                { text: "Later runs", className: "lo" },
-                { text: "Actions", className: "r", hidden: true },
-              ]}
-            />
-            <tbody>
-              {rows.map(({ spec, runs }) => (
-                <Row key={spec.name} ns={ns} spec={spec} runs={runs} undo={undo} />
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          heads={[
+            "Work spec",
+            { text: "Schedule", className: "lo" },
+            "Last run",
+            "Next run",
+            { text: "Later runs", className: "lo" },
+            { text: "Actions", className: "r", hidden: true },
+          ]}
+        >
+          {rows.map(({ spec, runs }) => (
+            <Row key={spec.name} ns={ns} spec={spec} runs={runs} undo={undo} />
+          ))}
+        </Table>
       </section>
     </>
   );

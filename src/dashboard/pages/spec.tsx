@@ -11,7 +11,7 @@ import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
 import { Icon } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
-import { statusOrder } from "../parts/status.tsx";
+import { StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Age, Link, Name, UnitCount } from "../parts/text.tsx";
 import { TimeLine } from "../parts/time-line.tsx";
 import { UndoBar, useUndo } from "../parts/undo.tsx";
@@ -128,9 +128,7 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
           {statusOrder.map((status) => (
             <div key={status}>
               <dt>
-                <span className={`t-${status}`}>
-                  <Icon name={status} />
-                </span>
+                <StatusGlyph status={status} />
                 {status[0]!.toUpperCase() + status.slice(1)}
               </dt>
               <dd className={status === "failed" && counts.failed > 0 ? "t-failed" : ""}>

@@ -7,7 +7,7 @@ import { bytes, count, nsTitle, plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Age, Link, Name, Trouble } from "../parts/text.tsx";
-import { Heads } from "../parts/heads.tsx";
+import { Table } from "../parts/table.tsx";
 
 const ms = (value: number): string =>
   value === Infinity
@@ -102,38 +102,33 @@ export default function System(): ReactNode {
           )}
           {figures.error !== null && <Trouble text={sayError(figures.error)} />}
           {figures.data !== undefined && (
-            <div className="scroll">
-              <table>
-                <Heads
-                  of={[
-                    "Verb",
-                    { text: "Calls", className: "r" },
-                    { text: "Mean", className: "r" },
-                    { text: "p99 below", className: "r" },
-                    { text: "Errors", className: "r" },
-                  ]}
-                />
-                <tbody>
-                  {figures.data.verbs.map(({ verb, calls, meanMs, p99Ms, errors }) => (
-                    <tr key={verb} data-row tabIndex={-1}>
-                      <td>
-                        <code>{visible(verb)}</code>
-                      </td>
-                      <td className="r">{count(calls)}</td>
-                      <td className="r">{calls === 0 ? <span className="z">–</span> : ms(meanMs)}</td>
-                      <td className="r">{calls === 0 ? <span className="z">–</span> : ms(p99Ms)}</td>
-                      <td className="r">
-                        {errors === 0 ? (
-                          <span className="z">0</span>
-                        ) : (
-                          <span className="t-failed">{count(errors)}</span>
-                        )}
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <Table
+              heads={[
+                "Verb",
+                { text: "Calls", className: "r" },
+                { text: "Mean", className: "r" },
+                { text: "p99 below", className: "r" },
+                { text: "Errors", className: "r" },
+              ]}
+            >
+              {figures.data.verbs.map(({ verb, calls, meanMs, p99Ms, errors }) => (
+                <tr key={verb} data-row tabIndex={-1}>
+                  <td>
+                    <code>{visible(verb)}</code>
+                  </td>
+                  <td className="r">{count(calls)}</td>
+                  <td className="r">{calls === 0 ? <span className="z">–</span> : ms(meanMs)}</td>
+                  <td className="r">{calls === 0 ? <span className="z">–</span> : ms(p99Ms)}</td>
+                  <td className="r">
+                    {errors === 0 ? (
+                      <span className="z">0</span>
+                    ) : (
+                      <span className="t-failed">{count(errors)}</span>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </Table>
           )}
         </section>
         <div className="stack">

@@ -7,7 +7,7 @@ import { count, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
 import { Ago, Command, Link, Name, Trouble, useNow } from "../parts/text.tsx";
-import { Heads } from "../parts/heads.tsx";
+import { Table } from "../parts/table.tsx";
 
 export default function Tokens(): ReactNode {
   const { ns, session } = useHere();
@@ -27,63 +27,58 @@ export default function Tokens(): ReactNode {
           <span className="grow" />
           <span className="dim">a token is shown only once, when it is created</span>
         </header>
-        <div className="scroll">
-          <table>
-            <Heads
-              of={[
-                "Name",
-                { text: "Id", className: "lo" },
-                "Access",
-                { text: "Created", className: "r lo" },
-                { text: "Expires", className: "r lo" },
-                { text: "Actions", className: "r", hidden: true },
-              ]}
-            />
-            <tbody>
-              {tokens.data.map((token) => (
-                <tr key={token.id} data-row tabIndex={-1}>
-                  <td className="strong">
-                    <Name text={token.name} max={40} />{" "}
-                    {token.id === session.token && <span className="dim">yours</span>}
-                  </td>
-                  <td className="mid lo">
-                    <Link to={{ ns, page: "audit", filters: { token: token.id } }} className="l">
-                      <code>{visible(token.id)}</code>
-                    </Link>
-                  </td>
-                  <td>
-                    {token.grants.map(({ namespace, scopes }, i) => (
-                      <span key={i} className="grant">
-                        <b>{scopes.join(", ")}</b> in{" "}
-                        {namespace === "*" ? "all namespaces" : <Name text={namespace} max={32} />}
-                      </span>
-                    ))}{" "}
-                    {token.expires > 0 && token.expires <= now && (
-                      <span className="narrow t-failed">expired</span>
-                    )}
-                  </td>
-                  <td className="r mid lo">
-                    <Ago time={token.created} />
-                  </td>
-                  <td className="r mid lo">
-                    {token.expires > 0 && token.expires <= now ? (
-                      <span className="t-failed">
-                        expired <Ago time={token.expires} />
-                      </span>
-                    ) : (
-                      <Ago time={token.expires} />
-                    )}
-                  </td>
-                  <td className="r">
-                    <button type="button" className="btn s d" onClick={() => setAsked(token)}>
-                      Revoke…
-                    </button>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          heads={[
+            "Name",
+            { text: "Id", className: "lo" },
+            "Access",
+            { text: "Created", className: "r lo" },
+            { text: "Expires", className: "r lo" },
+            { text: "Actions", className: "r", hidden: true },
+          ]}
+        >
+          {tokens.data.map((token) => (
+            <tr key={token.id} data-row tabIndex={-1}>
+              <td className="strong">
+                <Name text={token.name} max={40} />{" "}
+                {token.id === session.token && <span className="dim">yours</span>}
+              </td>
+              <td className="mid lo">
+                <Link to={{ ns, page: "audit", filters: { token: token.id } }} className="l">
+                  <code>{visible(token.id)}</code>
+                </Link>
+              </td>
+              <td>
+                {token.grants.map(({ namespace, scopes }, i) => (
+                  <span key={i} className="grant">
+                    <b>{scopes.join(", ")}</b> in{" "}
+                    {namespace === "*" ? "all namespaces" : <Name text={namespace} max={32} />}
+                  </span>
+                ))}{" "}
+                {token.expires > 0 && token.expires <= now && (
+                  <span className="narrow t-failed">expired</span>
+                )}
+              </td>
+              <td className="r mid lo">
+                <Ago time={token.created} />
+              </td>
+              <td className="r mid lo">
+                {token.expires > 0 && token.expires <= now ? (
+                  <span className="t-failed">
+                    expired <Ago time={token.expires} />
+                  </span>
+                ) : (
+                  <Ago time={token.expires} />
+                )}
+              </td>
+              <td className="r">
+                <button type="button" className="btn s d" onClick={() => setAsked(token)}>
+                  Revoke…
+                </button>
+              </td>
+            </tr>
+          ))}
+        </Table>
         <div className="blank">
           <p>To create a token, run this on the machine of the daemon:</p>
           <Command text="coordinate token create --name NAME --namespace NAMESPACE --scope work" />

@@ -8,6 +8,7 @@ import { useWorkers } from "../data/workers.ts";
 import { clockTime, count, duration, plural, rate, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
+import { Table } from "../parts/table.tsx";
 import { Link, Name, Trouble } from "../parts/text.tsx";
 import { go, type Route } from "../route.ts";
 import { ranges, type Range } from "../range.ts";
@@ -168,98 +169,81 @@ export default function WhatIf(): ReactNode {
             change
           </span>
         </header>
-        <div className="scroll">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">Work spec</th>
-                <th className="r" scope="col">
-                  Weight
-                </th>
-                <th className="r lo" scope="col">
-                  In /s
-                </th>
-                <th className="r lo" scope="col">
-                  Run time
-                </th>
-                <th className="lo" scope="col">
-                  Waiting
-                </th>
-                <th className="r lo" scope="col" title="50 % and 90 % of the units waited at most this long">
-                  Measured p50, p90
-                </th>
-                <th className="r lo" scope="col">
-                  Model p50, p90
-                </th>
-                <th className="r" scope="col">
-                  With the change
-                </th>
-                <th className="r" scope="col">
-                  Waiting at the end
-                </th>
+        <Table
+          heads={[
+            "Work spec",
+            { text: "Weight", className: "r" },
+            { text: "In /s", className: "r lo" },
+            { text: "Run time", className: "r lo" },
+            { text: "Waiting", className: "lo" },
+            {
+              text: "Measured p50, p90",
+              className: "r lo",
+              title: "50 % and 90 % of the units waited at most this long",
+            },
+            { text: "Model p50, p90", className: "r lo" },
+            { text: "With the change", className: "r" },
+            { text: "Waiting at the end", className: "r" },
+          ]}
+        >
+          {recorded.load.specs.map((spec) => {
+            const before = now.get(spec.name)!;
+            const after = then.get(spec.name)!;
+            const weight = plan.weights[spec.name];
+            return (
+              <tr key={spec.name} data-row tabIndex={-1}>
+                <td className="strong">
+                  <Link to={{ ns, page: "spec", spec: spec.name }}>
+                    <Name text={spec.name} max={28} />
+                  </Link>
+                  {spec.paused && <span className="t-blocked"> paused</span>}
+                </td>
+                <td className="r">
+                  <input
+                    type="number"
+                    min="0"
+                    step="any"
+                    className={weight === undefined ? "num-in" : "num-in chg"}
+                    aria-label={`Weight of ${visible(spec.name).slice(0, 60)}`}
+                    value={weight ?? spec.weight}
+                    onChange={(event) => {
+                      const value = Number(event.target.value);
+                      set({
+                        ...plan,
+                        weights:
+                          value === spec.weight || !(value >= 0)
+                            ? without(plan.weights, spec.name)
+                            : { ...plan.weights, [spec.name]: value },
+                      });
+                    }}
+                  />
+                </td>
+                <td className="r mid lo">
+                  {rate((spec.arrivals.reduce((sum, one) => sum + one, 0) / ranges[range]) * 1000)}
+                </td>
+                <td className="r mid lo">{spec.durationMs > 0 ? duration(spec.durationMs) : "–"}</td>
+                <td className="lo">
+                  <Backlogs before={before.backlog} after={after.backlog} />
+                </td>
+                <td className="r mid lo">
+                  <WaitWords waits={recorded.measured.get(spec.name) ?? null} />
+                </td>
+                <td className="r mid lo">
+                  <WaitWords waits={before.waits} />
+                </td>
+                <td className={isChanged ? `r strong ${toneOf(before, after)}` : "r dim"}>
+                  <WaitWords waits={after.waits} />
+                </td>
+                <td className="r">
+                  {count(after.left)}
+                  {after.left !== before.left && (
+                    <span className="dim"> instead of {count(before.left)}</span>
+                  )}
+                </td>
               </tr>
-            </thead>
-            <tbody>
-              {recorded.load.specs.map((spec) => {
-                const before = now.get(spec.name)!;
-                const after = then.get(spec.name)!;
-                const weight = plan.weights[spec.name];
-                return (
-                  <tr key={spec.name} data-row tabIndex={-1}>
-                    <td className="strong">
-                      <Link to={{ ns, page: "spec", spec: spec.name }}>
-                        <Name text={spec.name} max={28} />
-                      </Link>
-                      {spec.paused && <span className="t-blocked"> paused</span>}
-                    </td>
-                    <td className="r">
-                      <input
-                        type="number"
-                        min="0"
-                        step="any"
-                        className={weight === undefined ? "num-in" : "num-in chg"}
-                        aria-label={`Weight of ${visible(spec.name).slice(0, 60)}`}
-                        value={weight ?? spec.weight}
-                        onChange={(event) => {
-                          const value = Number(event.target.value);
-                          set({
-                            ...plan,
-                            weights:
-                              value === spec.weight || !(value >= 0)
-                                ? without(plan.weights, spec.name)
-                                : { ...plan.weights, [spec.name]: value },
-                          });
-                        }}
-                      />
-                    </td>
-                    <td className="r mid lo">
-                      {rate((spec.arrivals.reduce((sum, one) => sum + one, 0) / ranges[range]) * 1000)}
-                    </td>
-                    <td className="r mid lo">{spec.durationMs > 0 ? duration(spec.durationMs) : "–"}</td>
-                    <td className="lo">
-                      <Backlogs before={before.backlog} after={after.backlog} />
-                    </td>
-                    <td className="r mid lo">
-                      <WaitWords waits={recorded.measured.get(spec.name) ?? null} />
-                    </td>
-                    <td className="r mid lo">
-                      <WaitWords waits={before.waits} />
-                    </td>
-                    <td className={isChanged ? `r strong ${toneOf(before, after)}` : "r dim"}>
-                      <WaitWords waits={after.waits} />
-                    </td>
-                    <td className="r">
-                      {count(after.left)}
-                      {after.left !== before.left && (
-                        <span className="dim"> instead of {count(before.left)}</span>
-                      )}
-                    </td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </div>
+            );
+          })}
+        </Table>
         <footer className="limits">
           The model uses averages over steps of {duration(recorded.load.stepMs)}: shorter waits count as 0.
           Slots go to the highest priority first, then by weight, within <code>max_running</code>. Run times

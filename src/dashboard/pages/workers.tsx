@@ -6,6 +6,7 @@ import { count, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
+import { StatusGlyph } from "../parts/status.tsx";
 import { Command, Link, Trouble, useNow } from "../parts/text.tsx";
 import { UndoBar, useUndo } from "../parts/undo.tsx";
 import "./workers.css";
@@ -68,9 +69,7 @@ export default function Workers(): ReactNode {
           </div>
           <div>
             <dt>
-              <span className="t-pending">
-                <Icon name="pending" />
-              </span>
+              <StatusGlyph status="pending" />
               Units held
             </dt>
             <dd>

@@ -8,7 +8,7 @@ import { useHere } from "../here.ts";
 import { Icon } from "./icon.tsx";
 import { CopyButton, Link, Name } from "./text.tsx";
 import type { Undo } from "./undo.tsx";
-import { Heads } from "./heads.tsx";
+import { Heads } from "./table.tsx";
 
 interface Field {
   readonly key: string;

@@ -5,7 +5,7 @@ import { visible } from "../format.ts";
 type Step = { readonly kind: "same" | "del" | "add"; readonly text: string };
 
 /** A line diff by longest common subsequence. When the changed parts are too large for it, all their lines are removed and added. */
-export function diffLines(a: readonly string[], b: readonly string[]): Step[] {
+function diffLines(a: readonly string[], b: readonly string[]): Step[] {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start++;
   let end = 0;

@@ -3,7 +3,7 @@ import { useState, type ReactNode } from "react";
 import type { AttemptRow } from "../../core/index.ts";
 import { errorLine } from "../data/units.ts";
 import { plural, visible, visibleLines } from "../format.ts";
-import { Icon } from "./icon.tsx";
+import { StatusGlyph } from "./status.tsx";
 import { CopyButton } from "./text.tsx";
 
 /** Stack lines of Node and the worker framework say nothing about the job. */
@@ -20,9 +20,7 @@ export function ErrorCard({ text, attempt }: { text: string; attempt: AttemptRow
   return (
     <section className="card error" aria-label="Error">
       <header>
-        <span className="t-failed">
-          <Icon name="failed" />
-        </span>
+        <StatusGlyph status="failed" />
         <h2>{attempt === null ? "Error" : `Error of attempt ${attempt.number}`}</h2>
         <span className="grow" />
         <CopyButton text={text} quiet />

@@ -7,8 +7,8 @@ import { everyUnit } from "../data/units.ts";
 import { count, percent, plural, rate, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Ask } from "./bulk-bar.tsx";
-import { Icon } from "./icon.tsx";
 import { HourBars } from "./plot.tsx";
+import { Table } from "./table.tsx";
 import { Ago, Link, Trouble, useNow } from "./text.tsx";
 
 /** How many groups are shown at first; the others usually have few units. */
@@ -41,87 +41,65 @@ export function FailureGroups({ spec }: { spec: SpecRow }): ReactNode {
         <span className="grow" />
         <span className="dim">{plural(units, "failed unit")}, grouped by error</span>
       </header>
-      <div className="scroll">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Error</th>
-              <th className="r" scope="col">
-                <span className="t-failed">
-                  <Icon name="failed" />
-                </span>
-                Units
-              </th>
-              <th className="lo" scope="col">
-                Share
-              </th>
-              <th className="lo" scope="col">
-                Last 48 hours
-              </th>
-              <th className="r lo" scope="col">
-                First
-              </th>
-              <th className="r lo" scope="col">
-                Last
-              </th>
-              <th className="r lo" scope="col">
-                Max. tries
-              </th>
-              <th className="r" scope="col">
-                <span className="sr">Actions</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {(all ? groups : groups.slice(0, firstGroups)).map((group) => (
-              <tr key={group.fingerprint} data-row tabIndex={-1}>
-                <td className="err">
-                  <code title={visible(group.error)}>{visible(group.error)}</code>
-                  <span className="sub">
-                    <Link to={{ ns, page: "unit", spec: spec.name, unit: group.example }} className="l">
-                      Example
-                    </Link>
-                    {now - group.firstTime < hour && <span className="t-failed"> · new</span>}
-                    {group.perMinute >= 0.5 && (
-                      <span className="t-blocked"> · rising, {rate(group.perMinute)} per minute</span>
-                    )}
-                  </span>
-                </td>
-                <td className="r">
-                  <Link
-                    to={{ ns, page: "units", spec: spec.name, filters: { error: group.fingerprint } }}
-                    className="n"
-                  >
-                    {count(group.count)}
-                  </Link>
-                </td>
-                <td className="lo">
-                  <div className="sh" title={percent(group.count / units)}>
-                    <i style={{ width: `${(group.count / units) * 100}%` }} />
-                  </div>
-                </td>
-                <td className="lo">
-                  <HourBars points={group.trend} hours={48} now={now} label={trendText(group, now)} />
-                </td>
-                <td className="r mid lo">
-                  <Ago time={group.firstTime} />
-                </td>
-                <td className="r mid lo">
-                  <Ago time={group.lastTime} />
-                </td>
-                <td className="r mid lo">{count(group.tries)}</td>
-                <td className="r">
-                  {may("write") && (
-                    <button type="button" className="btn s" onClick={() => setAsked(group)}>
-                      Retry {count(group.count)}…
-                    </button>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        heads={[
+          "Error",
+          { text: "Units", className: "r", status: "failed" },
+          { text: "Share", className: "lo" },
+          { text: "Last 48 hours", className: "lo" },
+          { text: "First", className: "r lo" },
+          { text: "Last", className: "r lo" },
+          { text: "Max. tries", className: "r lo" },
+          { text: "Actions", className: "r", hidden: true },
+        ]}
+      >
+        {(all ? groups : groups.slice(0, firstGroups)).map((group) => (
+          <tr key={group.fingerprint} data-row tabIndex={-1}>
+            <td className="err">
+              <code title={visible(group.error)}>{visible(group.error)}</code>
+              <span className="sub">
+                <Link to={{ ns, page: "unit", spec: spec.name, unit: group.example }} className="l">
+                  Example
+                </Link>
+                {now - group.firstTime < hour && <span className="t-failed"> · new</span>}
+                {group.perMinute >= 0.5 && (
+                  <span className="t-blocked"> · rising, {rate(group.perMinute)} per minute</span>
+                )}
+              </span>
+            </td>
+            <td className="r">
+              <Link
+                to={{ ns, page: "units", spec: spec.name, filters: { error: group.fingerprint } }}
+                className="n"
+              >
+                {count(group.count)}
+              </Link>
+            </td>
+            <td className="lo">
+              <div className="sh" title={percent(group.count / units)}>
+                <i style={{ width: `${(group.count / units) * 100}%` }} />
+              </div>
+            </td>
+            <td className="lo">
+              <HourBars points={group.trend} hours={48} now={now} label={trendText(group, now)} />
+            </td>
+            <td className="r mid lo">
+              <Ago time={group.firstTime} />
+            </td>
+            <td className="r mid lo">
+              <Ago time={group.lastTime} />
+            </td>
+            <td className="r mid lo">{count(group.tries)}</td>
+            <td className="r">
+              {may("write") && (
+                <button type="button" className="btn s" onClick={() => setAsked(group)}>
+                  Retry {count(group.count)}…
+                </button>
+              )}
+            </td>
+          </tr>
+        ))}
+      </Table>
       {!all && groups.length > firstGroups && (
         <p className="fold">
           <button type="button" className="plain l" onClick={() => setAll(true)}>

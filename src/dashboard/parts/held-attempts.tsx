@@ -4,7 +4,7 @@ import type { AttemptRow } from "../../core/index.ts";
 import { duration } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Link, Name, useNow } from "./text.tsx";
-import { Heads } from "./heads.tsx";
+import { Table } from "./table.tsx";
 
 /** A lease with less time left than this was not renewed. */
 export const shortMs = 60_000;
@@ -57,43 +57,38 @@ export function HeldList({ attempts }: { attempts: readonly AttemptRow[] }): Rea
   const now = useNow();
   if (attempts.length === 0) return <p className="blank">No worker holds a unit now.</p>;
   return (
-    <div className="scroll">
-      <table>
-        <Heads
-          of={[
-            "Unit",
-            "Work spec",
-            { text: "Worker", className: "l9" },
-            { text: "Running for", className: "r" },
-            "Lease left",
-          ]}
-        />
-        <tbody>
-          {attempts.slice(0, 200).map((attempt) => (
-            <tr key={attempt.id} data-row tabIndex={-1}>
-              <td>
-                <Link to={{ ns, page: "unit", spec: attempt.workSpec, unit: attempt.workUnit }} className="l">
-                  <Name text={attempt.workUnit} max={48} mono />
-                </Link>
-              </td>
-              <td>
-                <Name text={attempt.workSpec} max={28} />
-              </td>
-              <td className="l9">
-                <Name text={attempt.worker} max={28} />
-              </td>
-              <td className="r">{duration(now - attempt.startTime)}</td>
-              <td>
-                <Lease
-                  left={attempt.expirationTime - now}
-                  of={attempt.expirationTime - attempt.startTime}
-                  many={false}
-                />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      heads={[
+        "Unit",
+        "Work spec",
+        { text: "Worker", className: "l9" },
+        { text: "Running for", className: "r" },
+        "Lease left",
+      ]}
+    >
+      {attempts.slice(0, 200).map((attempt) => (
+        <tr key={attempt.id} data-row tabIndex={-1}>
+          <td>
+            <Link to={{ ns, page: "unit", spec: attempt.workSpec, unit: attempt.workUnit }} className="l">
+              <Name text={attempt.workUnit} max={48} mono />
+            </Link>
+          </td>
+          <td>
+            <Name text={attempt.workSpec} max={28} />
+          </td>
+          <td className="l9">
+            <Name text={attempt.worker} max={28} />
+          </td>
+          <td className="r">{duration(now - attempt.startTime)}</td>
+          <td>
+            <Lease
+              left={attempt.expirationTime - now}
+              of={attempt.expirationTime - attempt.startTime}
+              many={false}
+            />
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }

@@ -101,9 +101,7 @@ export function Lineage({ unit }: { unit: WorkUnitRow }): ReactNode {
         {then !== "" &&
           (outputs.length === 0 ? (
             <li>
-              <span className="t-available">
-                <Icon name="available" />
-              </span>
+              <StatusGlyph status="available" />
               <div>
                 <span>
                   No units in <Name text={then} />
@@ -121,9 +119,7 @@ export function Lineage({ unit }: { unit: WorkUnitRow }): ReactNode {
                 return (
                   <li key={name}>
                     {made === undefined || made === null ? (
-                      <span className="t-available">
-                        <Icon name="available" />
-                      </span>
+                      <StatusGlyph status="available" />
                     ) : (
                       <StatusGlyph status={made.status} />
                     )}

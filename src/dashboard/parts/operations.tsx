@@ -2,6 +2,7 @@
 import type { ReactNode } from "react";
 import { forgetOperation, stopOperation, useOperations, type Operation } from "../data/bulk.ts";
 import { count, duration } from "../format.ts";
+import { StatusGlyph } from "./status.tsx";
 import { Icon } from "./icon.tsx";
 
 export function Operations(): ReactNode {
@@ -25,9 +26,7 @@ function Row({ operation }: { operation: Operation }): ReactNode {
   if (state === "running") {
     return (
       <>
-        <span className="t-pending">
-          <Icon name="pending" />
-        </span>
+        <StatusGlyph status="pending" />
         <span className="what">{title}</span>
         <span
           className="pg"

@@ -7,7 +7,7 @@ import { usePartitions } from "../data/partitions.ts";
 import { count, rateWords } from "../format.ts";
 import { useHere } from "../here.ts";
 import type { Route } from "../route.ts";
-import { Heads } from "./heads.tsx";
+import { Table } from "./table.tsx";
 import { Icon } from "./icon.tsx";
 import { Ago, Link, Name, Trouble, useNow } from "./text.tsx";
 
@@ -43,24 +43,19 @@ export function Partitions({ spec }: { spec: SpecRow }): ReactNode {
             : "There are no more partitions."}
         </p>
       ) : (
-        <div className="scroll">
-          <table>
-            <Heads
-              of={[
-                "Partition",
-                { text: "Waiting", className: "r" },
-                { text: "Running", className: "r" },
-                { text: "Next unit", className: "lo" },
-                "State",
-              ]}
-            />
-            <tbody>
-              {rows.map((row) => (
-                <Row key={row.partition} row={row} spec={spec.name} />
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          heads={[
+            "Partition",
+            { text: "Waiting", className: "r" },
+            { text: "Running", className: "r" },
+            { text: "Next unit", className: "lo" },
+            "State",
+          ]}
+        >
+          {rows.map((row) => (
+            <Row key={row.partition} row={row} spec={spec.name} />
+          ))}
+        </Table>
       )}
       {(after !== "" || next !== null) && (
         <nav className="pages" aria-label="Pages of partitions">

@@ -170,7 +170,7 @@ export function Trend({
 
 export interface LaneLine {
   readonly label: string;
-  readonly tone: "in" | "finished" | "failed" | "pending" | "available" | "delayed";
+  readonly tone: "in" | "finished" | "failed" | "pending" | "available";
   readonly shape: "line" | "area" | "bars" | "dashed";
   readonly value: Value;
   readonly perSecond?: boolean;

@@ -12,8 +12,6 @@ const attemptLooks: Readonly<Record<AttemptStatus, { icon: IconName; tone: strin
   retryable: { icon: "retryable", tone: "blocked" },
 };
 
-export const attemptTone = (status: AttemptStatus): string => attemptLooks[status].tone;
-
 export function StatusGlyph({ status }: { status: WorkUnitStatus }): ReactNode {
   return (
     <span className={`t-${status}`}>

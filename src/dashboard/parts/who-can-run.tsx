@@ -8,6 +8,7 @@ import { reportOf } from "../data/workers.ts";
 import { plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "./icon.tsx";
+import { Table } from "./table.tsx";
 import { Link, Name } from "./text.tsx";
 
 /** For each distinct request that workers report: the work specs that the scheduler would give it, and why not the others. */
@@ -39,49 +40,39 @@ export function WhoCanRun({ workers }: { workers: readonly WorkerRow[] }): React
         <span className="grow" />
         <span className="dim">from explain, for each kind of active worker</span>
       </header>
-      <div className="scroll">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Work spec</th>
-              <th scope="col">Requires</th>
-              <th className="r lo" scope="col">
-                Min. GB
-              </th>
-              {columns.map(({ title, workers: number }) => (
-                <th key={title} className="r" scope="col">
-                  {title} · {plural(number, "worker")}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {look.specs.map(({ name, meta }) => (
-              <tr key={name} data-row tabIndex={-1}>
-                <td>
-                  <Link to={{ ns, page: "spec", spec: name }} className="name">
-                    <Name text={name} max={32} />
-                  </Link>
+      <Table
+        heads={[
+          "Work spec",
+          "Requires",
+          { text: "Min. GB", className: "r lo" },
+          ...columns.map(({ title, workers: number }) => ({
+            text: `${title} · ${plural(number, "worker")}`,
+            className: "r",
+          })),
+        ]}
+      >
+        {look.specs.map(({ name, meta }) => (
+          <tr key={name} data-row tabIndex={-1}>
+            <td>
+              <Link to={{ ns, page: "spec", spec: name }} className="name">
+                <Name text={name} max={32} />
+              </Link>
+            </td>
+            <td>
+              <code>{visible([meta.runtime, ...meta.requires].filter((one) => one !== "").join(", "))}</code>
+            </td>
+            <td className="r lo">{meta.minGb === 0 ? <span className="z">0</span> : meta.minGb}</td>
+            {answers.map(({ data }, i) => {
+              const one = data?.find(({ workSpec }) => workSpec === name);
+              return (
+                <td key={i} className="r">
+                  {one === undefined ? null : <Verdict explained={one} />}
                 </td>
-                <td>
-                  <code>
-                    {visible([meta.runtime, ...meta.requires].filter((one) => one !== "").join(", "))}
-                  </code>
-                </td>
-                <td className="r lo">{meta.minGb === 0 ? <span className="z">0</span> : meta.minGb}</td>
-                {answers.map(({ data }, i) => {
-                  const one = data?.find(({ workSpec }) => workSpec === name);
-                  return (
-                    <td key={i} className="r">
-                      {one === undefined ? null : <Verdict explained={one} />}
-                    </td>
-                  );
-                })}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+              );
+            })}
+          </tr>
+        ))}
+      </Table>
     </section>
   );
 }

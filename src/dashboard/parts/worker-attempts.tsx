@@ -8,7 +8,7 @@ import { duration, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { AttemptChip } from "./status.tsx";
 import { Ago, Link, Name, Trouble, useNow } from "./text.tsx";
-import { Heads } from "./heads.tsx";
+import { LoadOlder, Table } from "./table.tsx";
 
 export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
   const { ns, route } = useHere();
@@ -55,67 +55,51 @@ export function WorkerAttempts({ worker }: { worker: string }): ReactNode {
             All units
           </Link>
         </header>
-        <div className="scroll">
-          <table>
-            <Heads
-              of={[
-                "Unit",
-                "Work spec",
-                "Attempt",
-                { text: "Error", className: "lo" },
-                { text: "Run time", className: "r lo" },
-                { text: "Started", className: "r" },
-              ]}
-            />
-            <tbody>
-              {rows.map((attempt) => {
-                const error = attempt.status === "finished" ? "" : errorLine(errorOf(attempt.data) ?? "");
-                return (
-                  <tr key={attempt.id} data-row tabIndex={-1}>
-                    <td>
-                      <Link
-                        to={{ ns, page: "unit", spec: attempt.workSpec, unit: attempt.workUnit }}
-                        className="l"
-                      >
-                        <Name text={attempt.workUnit} max={56} mono />
-                      </Link>
-                    </td>
-                    <td>
-                      <Link to={{ ns, page: "units", spec: attempt.workSpec, filters: { worker } }}>
-                        <Name text={attempt.workSpec} max={24} />
-                      </Link>
-                    </td>
-                    <td>
-                      <AttemptChip status={attempt.status} />
-                    </td>
-                    <td className="lo">
-                      <code>{visible(error).slice(0, 60)}</code>
-                    </td>
-                    <td className="r lo">
-                      {duration((attempt.endTime > 0 ? attempt.endTime : now) - attempt.startTime)}
-                    </td>
-                    <td className="r mid">
-                      <Ago time={attempt.startTime} />
-                    </td>
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          heads={[
+            "Unit",
+            "Work spec",
+            "Attempt",
+            { text: "Error", className: "lo" },
+            { text: "Run time", className: "r lo" },
+            { text: "Started", className: "r" },
+          ]}
+        >
+          {rows.map((attempt) => {
+            const error = attempt.status === "finished" ? "" : errorLine(errorOf(attempt.data) ?? "");
+            return (
+              <tr key={attempt.id} data-row tabIndex={-1}>
+                <td>
+                  <Link
+                    to={{ ns, page: "unit", spec: attempt.workSpec, unit: attempt.workUnit }}
+                    className="l"
+                  >
+                    <Name text={attempt.workUnit} max={56} mono />
+                  </Link>
+                </td>
+                <td>
+                  <Link to={{ ns, page: "units", spec: attempt.workSpec, filters: { worker } }}>
+                    <Name text={attempt.workSpec} max={24} />
+                  </Link>
+                </td>
+                <td>
+                  <AttemptChip status={attempt.status} />
+                </td>
+                <td className="lo">
+                  <code>{visible(error).slice(0, 60)}</code>
+                </td>
+                <td className="r lo">
+                  {duration((attempt.endTime > 0 ? attempt.endTime : now) - attempt.startTime)}
+                </td>
+                <td className="r mid">
+                  <Ago time={attempt.startTime} />
+                </td>
+              </tr>
+            );
+          })}
+        </Table>
         {rows.length === 0 && <p className="blank">No units of this worker are stored.</p>}
-        {attempts.hasNextPage && (
-          <p className="blank">
-            <button
-              type="button"
-              className="btn"
-              disabled={attempts.isFetchingNextPage}
-              onClick={() => void attempts.fetchNextPage()}
-            >
-              Load older
-            </button>
-          </p>
-        )}
+        <LoadOlder query={attempts} />
       </section>
     </>
   );

@@ -10,7 +10,7 @@ import { Icon, type IconName } from "./icon.tsx";
 import { Menu, type MenuItem } from "./menu.tsx";
 import { Ago, Link, Name, useNow } from "./text.tsx";
 import type { Undo } from "./undo.tsx";
-import { Heads } from "./heads.tsx";
+import { Heads } from "./table.tsx";
 
 interface Node {
   readonly worker: WorkerRow;
