@@ -46,6 +46,3 @@ function layOut(time: number, count: number, random: Buffer): string {
   const version = `7${count.toString(16).padStart(3, "0")}`;
   return `${hex.slice(0, 8)}-${hex.slice(8)}-${version}-${rest.slice(0, 4)}-${rest.slice(4)}`;
 }
-
-/** When the job of this id was scheduled. */
-export const timeOfId = (id: string): number => parseInt(id.slice(0, 8) + id.slice(9, 13), 16);

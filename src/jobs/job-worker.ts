@@ -84,6 +84,7 @@ export class JobWorker {
   readonly #halted = new Set<string>();
   #idleSince: number;
   #tasks = 0;
+  #hasRun = false;
 
   constructor(setting: JobWorkerSetting) {
     const { name, nr, type, timeoutMs, heartbeatMs, runner, queue, now } = setting;
@@ -153,6 +154,11 @@ export class JobWorker {
   /** Whether the worker runs a job, or has one that has not ended yet. */
   get isBusy(): boolean {
     return this.#tasks > 0;
+  }
+
+  /** Whether the worker has ever taken a job. */
+  get hasRun(): boolean {
+    return this.#hasRun;
   }
 
   get currentJob(): string {
@@ -253,6 +259,7 @@ export class JobWorker {
 
   async #task(attempt: Attempt, context: UnitContext): Promise<void> {
     const { dataLoop, onBusy, runner, now } = this.#setting;
+    this.#hasRun = true;
     if (this.#tasks++ === 0) onBusy();
     try {
       await this.#runJob(attempt, context);

@@ -14,7 +14,6 @@ import {
   type WorkUnitRow,
   type WorkUnitStatus,
 } from "../core/index.ts";
-import { timeOfId } from "./job-id.ts";
 
 export const jobStates = ["NEW", "RUNNING", "OK", "ERROR"] as const;
 /** OK and ERROR are final. */
@@ -272,9 +271,6 @@ function errorOf({
     ...(typeof dependency === "string" && { dependency_failure: dependency }),
   };
 }
-
-/** When a job was scheduled, according to its id; 0 for an id of another form. */
-export const scheduledTime = (id: string): number => timeOfId(id) || 0;
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const texts = (value: unknown): string[] =>

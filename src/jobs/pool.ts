@@ -195,7 +195,7 @@ export class JobPool {
     const wanted = wantedWorkers({ busy, waiting, min: this.workersMin, max: this.workersMax });
     // stopping workers count toward the maximum until their processes have ended
     while (this.#count() < wanted && this.#members.size < this.workersMax) this.#add();
-    if (this.#count() > wanted) this.#removeOne();
+    if (this.#count() > wanted) await this.#removeOne();
   }
 
   async #waiting(): Promise<number> {
@@ -217,13 +217,28 @@ export class JobPool {
   }
 
   /** Stops one idle worker, the newest first: the older ones have already loaded their modules. */
-  #removeOne(): void {
+  async #removeOne(): Promise<void> {
     const now = this.#clock.now();
     const idle = [...this.#members.values()].filter(({ worker }) => {
       const idleMs = worker.idleMs(now);
       return !worker.isStopping && idleMs > 0 && idleMs >= this.#idleTimeoutMs;
     });
-    void idle.at(-1)?.worker.stop();
+    const newest = idle.at(-1)?.worker;
+    if (newest === undefined || (!newest.hasRun && (await this.#mayGetJob(newest)))) return;
+    // meanwhile it may have got a job, or the pool may have begun to stop it: a second stop would end it at once
+    if (!newest.isBusy && !newest.isStopping) void newest.stop();
+  }
+
+  /**
+   * Whether there is a job for a worker that has not run any: its first claim may take longer than the idle timeout. Stopped then,
+   * it would return the job, and so would each worker that is started in its place.
+   */
+  async #mayGetJob({ name }: JobWorker): Promise<boolean> {
+    // in this order: a job that is claimed between the two calls is seen by the second one
+    if ((await this.#waiting()) > 0) return true;
+    const { verbs, name: ns } = this.#namespace;
+    const { rows } = await verbs.listWorkerAttempts(ns, name, { which: "children", limit: 1 });
+    return rows.length > 0;
   }
 
   #add(): void {

@@ -150,7 +150,7 @@ function readDependency(value: unknown): { ref: string; kind: DependencyKind } {
   return { ref: value.id, kind };
 }
 
-export function readSpan(option: string, value: number | undefined): number {
+function readSpan(option: string, value: number | undefined): number {
   if (value === undefined) return 0;
   if (typeof value !== "number" || !Number.isFinite(value) || value < 0)
     throw bad(option, `expected milliseconds of 0 or more, got ${String(value)}`);

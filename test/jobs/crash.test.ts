@@ -227,7 +227,9 @@ describe("with a daemon", () => {
     expect((await call("jobs", "--state", "OK", "--count")).out).toMatch(/^\d+ jobs\n$/);
     expect((await call("jobs", "--state", "DONE")).code).toBe(2);
     expect((await call("job", "run", "./sums.mjs#add", "--args", "{")).err).toMatch(/--args: not JSON/);
-    expect((await call("job", "nobody")).err).toMatch(/No such work unit nobody/);
+    const missing = "coordinate job: no such job nobody; coordinate jobs lists them\n";
+    for (const words of [["nobody"], ["wait", "nobody"], ["cancel", "nobody"]])
+      expect(await call("job", ...words)).toMatchObject({ code: 1, err: missing });
     expect((await call("worker")).err).toMatch(/--jobs/);
     await kill(pool, "SIGTERM");
   });

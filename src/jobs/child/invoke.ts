@@ -53,7 +53,7 @@ const longest = 16 * 1024;
 const maxFrames = 20;
 
 /** The error of a job, from any thrown value. The traceback of an Error has its stack and those of its causes. */
-export function jobError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobError {
+function jobError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobError {
   const plain = thrown instanceof LoadError || thrown instanceof NotJsonError;
   const message = thrown instanceof Error ? thrown.message : `${typeof thrown} thrown: ${show(thrown)}`;
   const frames = thrown instanceof Error && !plain ? framesOf(thrown.stack ?? "") : [];

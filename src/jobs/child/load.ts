@@ -10,7 +10,7 @@ import { constants, runInThisContext } from "node:vm";
 import { verifyAction, type Action } from "../action.ts";
 import { versionOfFile } from "../code-version.ts";
 
-export type JobFunction = (...args: unknown[]) => unknown;
+type JobFunction = (...args: unknown[]) => unknown;
 
 export interface Loaded {
   readonly fn: JobFunction;

@@ -1,7 +1,9 @@
 /** The guarantees for a pool: the number of its workers, its two loops, its queues, and how it stops. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { availableParallelism } from "node:os";
-import { singleName, type JobEvent, type JobPool, type Jobs } from "../../../src/jobs/index.ts";
+import { setTimeout } from "node:timers/promises";
+import { override } from "../../../src/core/index.ts";
+import { openJobs, singleName, type JobEvent, type JobPool, type Jobs } from "../../../src/jobs/index.ts";
 import { isAlive, until } from "../../worker/process/processes.ts";
 import { Bench, fn, linesOf, quick, quickSingle, type Stack } from "../stack.ts";
 
@@ -75,6 +77,28 @@ export function poolSuite(stack: Stack): void {
       await expect(jobs.startPool({ ...quick, workers_nr_min: -1 })).rejects.toMatchObject({
         code: "bad_argument",
       });
+    });
+
+    test("a worker is not stopped as idle while its first claim takes longer than the idle timeout", async () => {
+      const { coordinate } = bench;
+      const slow = override(coordinate, {
+        requestAttempts: async (ns, request) => {
+          await setTimeout(3 * quick.idleTimeoutMs!);
+          const rows = await coordinate.requestAttempts(ns, request);
+          await setTimeout(3 * quick.idleTimeoutMs!);
+          return rows;
+        },
+      });
+      const jobs = openJobs(slow, { namespace: "slow claims" });
+      const pool = await jobs.startPool({ ...quick, workers_nr_min: 0, workers_nr_max: 1 });
+      try {
+        const job = await jobs.schedule(fn("add"), { args: [1, 2] });
+        expect(await job.wait({ timeoutMs: 20_000 })).toBe(3);
+        expect((await job.load()).attempts).toBe(1);
+        await until("it is taken away again", () => running(pool) === 0);
+      } finally {
+        await pool.stop({ graceful: false });
+      }
     });
 
     test("M1 two loops: the main loop and the data loop", () =>
@@ -261,8 +285,7 @@ export function poolSuite(stack: Stack): void {
 
     test("hard stop: what runs is HALTED, also where it never lets go; waiters wake", async () => {
       const jobs = bench.jobs();
-      // a worker whose first claim takes long must not be removed as idle: it would return the claimed job
-      const pool = await jobs.startPool({ ...quick, idleTimeoutMs: 60_000, workers_nr_max: 2 });
+      const pool = await jobs.startPool({ ...quick, workers_nr_max: 2 });
       const [spins, again] = await jobs.scheduleAll([{ fn: fn("spin") }, { fn: fn("spin"), retries: 1 }]);
       await until("both run", () => busy(pool) === 2);
       const waiting = spins!.settled();
