@@ -7,6 +7,7 @@ import {
   describeValue,
   encodeData,
   Float,
+  isCoordinateError,
   jsonData,
   longestLine,
   readLines,
@@ -94,12 +95,8 @@ function withNames(text: string, first: string, limits: DataLimits): WorkUnitInp
   try {
     units = readUnitLine(text, limits);
   } catch (error) {
-    // no value is an object, so this is a record whose name is under another key
-    const isRecord = error instanceof CoordinateError && error.value.includes("the data of a unit");
-    if (
-      isRecord &&
-      Object.values(decodeData(jsonData(text.trim(), limits))).every((value) => !isObject(value))
-    )
+    // other codes are about the text of the line, or about a name
+    if (isCoordinateError(error, "bad_argument") && first === "{" && isRecord(text, limits))
       throw new CoordinateError("bad_data", `${error.value}; ${nameless}`);
     throw error;
   }
@@ -107,6 +104,12 @@ function withNames(text: string, first: string, limits: DataLimits): WorkUnitInp
   if (isFields && units.every(({ name }) => fields.has(name)))
     throw new CoordinateError("bad_data", `${nameless}; write a unit called data as ["data", {…}]`);
   return units;
+}
+
+/** Whether an object has neither a name nor the data of a unit: its name is under another key. */
+function isRecord(text: string, limits: DataLimits): boolean {
+  const object = decodeData(jsonData(text.trim(), limits));
+  return typeof object.name !== "string" && !Object.values(object).some(isObject);
 }
 
 const isObject = (value: unknown): boolean =>

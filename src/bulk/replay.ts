@@ -53,7 +53,7 @@ const pageSize = 1000;
 const writeLeaseMs = 60_000;
 
 /** The worker of the attempts that store accepted results. */
-export const replayWorker = "replay";
+const replayWorker = "replay";
 
 /** Whether the copy exists. Throws `bad_argument` when the name belongs to another work spec, which must not be changed. */
 export async function isBegun({ coordinate, ns, workSpec, copy }: Replay): Promise<boolean> {

@@ -37,7 +37,7 @@ export const callerOf = ({ gone }: Call): Caller => ({
   isStopping: () => false,
 });
 
-export interface MethodSettings {
+interface MethodSettings {
   readonly dataLimits: DataLimits;
   /** The maximum number of items in one call of a verb; longer lists of units are added in pieces. */
   readonly maxItems: number;

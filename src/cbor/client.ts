@@ -140,7 +140,7 @@ class CborLink implements Link {
     const socket = tls === undefined ? createConnection(this.#at) : connectTls({ ...this.#at, ...tls });
     const broken = (error: Error | null): void => {
       this.#socket = null;
-      this.#fail(new NoAnswer(error?.message ?? "the connection was closed", true));
+      this.#fail(new NoAnswer(error?.message ?? "the connection was closed", true, { cause: error }));
     };
     let failure: Error | null = null;
     try {

@@ -10,6 +10,7 @@ import { Buffer } from "node:buffer";
 import {
   argument,
   breakByte,
+  ForeignError,
   headEnd,
   indefinite,
   ItemScanner,
@@ -117,11 +118,11 @@ export class FrameReader {
     const at = this.#start;
     const kind = bytes[at]! >> 5;
     if (kind === major.map) return this.#scanned(at, at);
-    if (kind !== major.tag) throw new MalformedError("not a message");
+    if (kind !== major.tag) throw new ForeignError("not a message");
     checkInfo(bytes, at);
     const inner = headEnd(bytes, at);
     if (inner > this.#end) return null;
-    if (argument(bytes, at) !== tags.encoded) throw new MalformedError("not a message");
+    if (argument(bytes, at) !== tags.encoded) throw new ForeignError("not a message");
     if (inner === this.#end) return null;
     if (bytes[inner]! >> 5 !== major.bytes) throw new MalformedError("not a wrapped message");
     if ((bytes[inner]! & 31) === indefinite) return this.#scanned(at, inner);

@@ -15,6 +15,11 @@ export class MalformedError extends Error {
   override readonly name = "MalformedError";
 }
 
+/** The peer speaks another protocol. Explanations of connection errors know it by its code. */
+export class ForeignError extends MalformedError {
+  readonly code = "not_cbor_rpc";
+}
+
 /** The tags of messages: those of data, and the tag of an encoded item. */
 export const tags = { ...tag, encoded: 24 } as const;
 

@@ -18,9 +18,9 @@ export class Writer {
   #bytes: Buffer;
   #end = wrapping;
 
-  constructor(maxBytes = Infinity, size = 512) {
+  constructor(maxBytes = Infinity) {
     this.#maxBytes = maxBytes;
-    this.#bytes = Buffer.allocUnsafe(size);
+    this.#bytes = Buffer.allocUnsafe(512);
   }
 
   /** The wrapped message, in one buffer: a client must not have to wait between two parts of it. */

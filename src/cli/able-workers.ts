@@ -19,7 +19,7 @@ interface WorkerProcess {
   asks: readonly ScheduleRequest[] | null;
 }
 
-export interface Inability {
+interface Inability {
   reason: string;
   /** The scheduler's rule; null for a worker that takes no work at all. */
   rule: Exclusion | null;
@@ -82,10 +82,10 @@ function whyNot(
 ): Pick<Inability, "reason" | "rule"> {
   if (asks === null) return allowed;
   const rank = (one: Explained | undefined): number => workerRules.indexOf(one?.excluded ?? "");
-  const told = asks.map(answer);
-  if (told.length === 0) return { reason: "it claims no work", rule: null };
-  if (told.some((one) => rank(one) < 0)) return allowed;
-  const [best] = told.sort((a, b) => rank(b) - rank(a));
+  const answers = asks.map(answer);
+  if (answers.length === 0) return { reason: "it claims no work", rule: null };
+  if (answers.some((one) => rank(one) < 0)) return allowed;
+  const [best] = answers.sort((a, b) => rank(b) - rank(a));
   const shown = best?.excluded === "other_runtime" ? answer(allRuntimes(asks)) : best;
   return { reason: `it ${show(shown?.reason ?? "")}`, rule: best?.excluded ?? null };
 }
@@ -112,16 +112,16 @@ function awayOf({ desired, mode }: WorkerRow): string {
 /** Our workers report `asks`. A Python worker reports its free memory instead, and requests work specs without a runtime. */
 function asksOf({ data }: WorkerRow): ScheduleRequest[] | null {
   if (data === null) return null;
-  const told: Readonly<Record<string, unknown>> = decodeData(data);
-  if (Array.isArray(told.asks)) return told.asks.map(readAsk);
-  if (!Array.isArray(told.memory)) return null;
-  const free = Number(told.memory[1]) / 1024 ** 3;
+  const report: Readonly<Record<string, unknown>> = decodeData(data);
+  if (Array.isArray(report.asks)) return report.asks.map(readAsk);
+  if (!Array.isArray(report.memory)) return null;
+  const free = Number(report.memory[1]) / 1024 ** 3;
   return [{ runtimes: [""], labels: [], ...(free > 0 && { availableGb: Math.round(free * 10) / 10 }) }];
 }
 
 /** A worker record is arbitrary client data: values of the wrong type are dropped. */
-function readAsk(told: unknown): ScheduleRequest {
-  const ask = (typeof told === "object" && told !== null ? told : {}) as Readonly<Record<string, unknown>>;
+function readAsk(given: unknown): ScheduleRequest {
+  const ask = (typeof given === "object" && given !== null ? given : {}) as Readonly<Record<string, unknown>>;
   const texts = (value: unknown): string[] | undefined =>
     Array.isArray(value) ? value.filter((one) => typeof one === "string") : undefined;
   const runtimes = texts(ask.runtimes);

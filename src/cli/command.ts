@@ -4,7 +4,7 @@ import type { Context } from "./context.ts";
 
 export type { Command } from "commander";
 
-export interface Call<Options> {
+interface Call<Options> {
   /** The words that are not options, in order. */
   args: readonly string[];
   /** The command's own options, as commander names them: `--max-jobs` is `maxJobs`. */

@@ -28,17 +28,12 @@ export function numbers(row: TallyRow): Record<string, number> {
 /** How fast units end, from repeated counts: over the last half minute, or since the first count. */
 export class Rates {
   readonly #seen = new Map<string, { at: number; done: number }[]>();
-  readonly #windowMs: number;
-
-  constructor(windowMs = 30_000) {
-    this.#windowMs = windowMs;
-  }
 
   /** Ended units per second; null until the oldest count is at least 200 ms old. */
   look(row: TallyRow, now: number): number | null {
     const key = JSON.stringify([row.namespace, row.workSpec]);
     const { finished, failed } = totals(row);
-    const seen = (this.#seen.get(key) ?? []).filter(({ at }) => now - at <= this.#windowMs);
+    const seen = (this.#seen.get(key) ?? []).filter(({ at }) => now - at <= 30_000);
     seen.push({ at: now, done: finished + failed });
     this.#seen.set(key, seen);
     const first = seen[0];

@@ -104,7 +104,7 @@ export async function missingWorkSpec(coordinate: Coordinate, ns: string, name: 
   return new CommandError(missing.message, await aboutEmptyNamespace(coordinate, ns));
 }
 
-export const namespaceText = (ns: string): string => (ns === "" ? "(default)" : quote(ns));
+const namespaceText = (ns: string): string => (ns === "" ? "(default)" : quote(ns));
 
 /**
  * Describes a namespace without work specs: which others have some, or the one that was probably meant. Returns a clause, not a
@@ -124,15 +124,18 @@ export async function aboutEmptyNamespace(coordinate: Coordinate, ns: string): P
   return `${none}; these namespaces have some: ${others.slice(0, 5).map(namespaceText).join(", ")}${more}`;
 }
 
-/** The names of units that do not exist. */
-export async function missingUnits(
-  coordinate: Coordinate,
-  ns: string,
+/** Throws an error that lists the units that do not exist. `hint` says what was not done. */
+export async function requireUnits(
+  context: Context,
   workSpec: string,
   names: readonly string[],
-): Promise<string[]> {
+  hint: string,
+): Promise<void> {
+  const { coordinate, ns } = await context.work();
   const rows = await coordinate.getWorkUnits(ns, workSpec, names);
-  return names.filter((_name, i) => (rows[i] ?? null) === null);
+  const missing = names.filter((_name, i) => (rows[i] ?? null) === null);
+  if (missing.length > 0)
+    throw new CommandError(`No such work unit ${listed(missing)} in ${quote(workSpec)}`, hint);
 }
 
 /** At most `max` names, for a sentence. */

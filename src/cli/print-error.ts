@@ -1,5 +1,5 @@
 /** Prints failures for people: one line with the problem and what to do; a stack only with `-v`. */
-import { CoordinateError } from "../core/index.ts";
+import { CoordinateError, InUseError } from "../core/index.ts";
 import { isVerbose, type GlobalOptions, type Session } from "./context.ts";
 import { show, showText } from "./escape.ts";
 import { CommandError, exit, UsageError } from "./failure.ts";
@@ -20,12 +20,7 @@ function hintOf(error: Error, where: string): string {
   const code = "code" in error && typeof error.code === "string" ? error.code : "";
   if (error instanceof CoordinateError && error.code === "unavailable" && where.startsWith("daemon"))
     return `is a daemon running at ${where.slice("daemon ".length)}? coordinate serve starts one; coordinate doctor finds the problem`;
-  if (
-    error instanceof CoordinateError &&
-    error.code === "unavailable" &&
-    /owns|in use|locked/.test(error.message)
-  )
-    return "connect to the daemon that has it open with --address";
+  if (error instanceof InUseError) return "connect to the daemon that has it open with --address";
   return hints[code] ?? "";
 }
 

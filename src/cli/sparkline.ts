@@ -1,9 +1,9 @@
 /** A series of numbers as a line of blocks. */
 const blocks = "▁▂▃▄▅▆▇█";
 
-/** The scale is from 0 to `max`, by default the largest value; a null value is a space. */
-export function sparkline(values: readonly (number | null)[], max?: number): string {
-  const top = max ?? Math.max(...values.map((value) => value ?? 0));
+/** The scale is from 0 to the largest value; a null value is a space. */
+export function sparkline(values: readonly (number | null)[]): string {
+  const top = Math.max(...values.map((value) => value ?? 0));
   return values
     .map((value) => {
       if (value === null) return " ";

@@ -10,7 +10,7 @@ import {
   type Runtime,
   type RuntimeName,
 } from "../worker/index.ts";
-import type { Command } from "./command.ts";
+import { repeated, type Command } from "./command.ts";
 import type { Context } from "./context.ts";
 import { show } from "./escape.ts";
 import { UsageError } from "./failure.ts";
@@ -31,25 +31,23 @@ export interface WorkerOptionTexts {
   logpath?: string;
 }
 
-const many = (value: string, before: string[] = []): string[] => [...before, value];
-
 export function defineWorkerOptions(it: Command): void {
   it.option("--tasks <file>", "module that exports tasks by name, for the runtime node")
     .option(
       "--runtime <list>",
       "runtimes to serve: python, command; with --tasks also node, or the runtime its tasks are for; may be repeated",
-      many,
+      repeated,
     )
     .option(
       "--processes <n>",
       "child processes per runtime (default: one per core); 0 runs tasks in this process",
     )
-    .option("--from-work-spec <name>", "run only units of this work spec; may be repeated", many)
+    .option("--from-work-spec <name>", "run only units of this work spec; may be repeated", repeated)
     .option("--gb <n>", "memory of this worker in GB: it takes no work specs with a larger min_gb")
     .option(
       "--labels <list>",
       "labels of this worker, which work specs can require: gpu,zone=eu,version=2.3.1; may be repeated",
-      many,
+      repeated,
     )
     .option("--lease <time>", "how long a batch may take without a renewal (default: 15m)")
     .option("--memory-limit <size>", "kill a child process that uses more memory, such as 512M")

@@ -3,7 +3,7 @@
  * are reported at once, with file and line, and with a suggestion for an unknown name.
  */
 import { stringify } from "yaml";
-import { ConfigError } from "./config-error.ts";
+import { ConfigError, type Mistake } from "./config-error.ts";
 import { didYouMean } from "./did-you-mean.ts";
 import { readFileSettings, shown, type GivenSettings } from "./file.ts";
 import { findFile, type Environment } from "./find-file.ts";
@@ -58,7 +58,7 @@ const otherVariables = ["COORDINATE_CONFIG", "COORDINATE_HISTORY"];
 /** Throws a `ConfigError` that lists all mistakes. */
 export function readConfiguration(request: ConfigurationRequest): Configuration {
   const { env, flags = {}, directory = process.cwd() } = request;
-  const wrong: string[] = [];
+  const wrong: Mistake[] = [];
   const warnings: string[] = [];
   const file = findFile(request.file, env, directory);
   const given: GivenSettings = new Map();
@@ -72,9 +72,11 @@ export function readConfiguration(request: ConfigurationRequest): Configuration 
       application = read.application;
     }
   }
-  readEnvironment(env, given, wrong, request.strictEnvironment === true ? wrong : warnings);
+  const unknown = readEnvironment(env, given, wrong);
+  if (request.strictEnvironment === true) wrong.push(...unknown.map((text) => ({ unknown: text })));
+  else warnings.push(...unknown);
   readFlags(flags, given, wrong);
-  if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
+  if (wrong.length > 0) throw new ConfigError(wrong);
   return {
     ...valuesOf(given),
     application,
@@ -89,12 +91,12 @@ export function defaultConfiguration(): Configuration {
   return { ...valuesOf(new Map()), application: {}, file: null, sources: new Map(), warnings: [] };
 }
 
-function attempt<Answer>(read: () => Answer, wrong: string[]): Answer | null {
+function attempt<Answer>(read: () => Answer, wrong: Mistake[]): Answer | null {
   try {
     return read();
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    wrong.push(error.message);
+    wrong.push(...error.mistakes);
     return null;
   }
 }
@@ -126,7 +128,8 @@ function variables(): Map<string, { section: SectionName; key: string; setting: 
   return names;
 }
 
-function readEnvironment(env: Environment, given: GivenSettings, wrong: string[], unknown: string[]): void {
+/** Returns a text for each variable that is no setting. */
+function readEnvironment(env: Environment, given: GivenSettings, wrong: Mistake[]): string[] {
   const names = variables();
   for (const [name, { section, key, setting }] of names) {
     const text = env[name];
@@ -135,13 +138,13 @@ function readEnvironment(env: Environment, given: GivenSettings, wrong: string[]
     if (value !== null) given.set(`${section}.${key}`, { value, from: name });
     else wrong.push(`${name}: expected ${wantedBy(setting)}, got ${shown(text)}`);
   }
-  for (const name of Object.keys(env)) {
-    if (!name.startsWith("COORDINATE_") || names.has(name) || otherVariables.includes(name)) continue;
-    unknown.push(`${name}: no such setting${didYouMean(name, [...names.keys(), ...otherVariables])}`);
-  }
+  const known = [...names.keys(), ...otherVariables];
+  return Object.keys(env)
+    .filter((name) => name.startsWith("COORDINATE_") && !known.includes(name))
+    .map((name) => `${name}: no such setting${didYouMean(name, known)}`);
 }
 
-function readFlags(flags: Overrides, given: GivenSettings, wrong: string[]): void {
+function readFlags(flags: Overrides, given: GivenSettings, wrong: Mistake[]): void {
   for (const section of sectionNames)
     for (const [key, value] of Object.entries(flags[section] ?? {})) {
       const setting = settingsOf(section)[key];

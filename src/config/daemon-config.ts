@@ -1,5 +1,5 @@
 /** The command line of the daemon: each of its settings is an option. */
-import { ConfigError } from "./config-error.ts";
+import { ConfigError, type Mistake } from "./config-error.ts";
 import { dumpConfiguration, dumpWords, readConfiguration, type DumpWord } from "./configuration.ts";
 import { didYouMean } from "./did-you-mean.ts";
 import type { Environment } from "./find-file.ts";
@@ -36,9 +36,9 @@ export function readConfig(argv: readonly string[], env: Environment): CommandLi
     }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    problems = [...wrong, error.message];
+    problems = [...wrong, ...error.mistakes];
   }
-  throw new ConfigError(problems.join("\n"));
+  throw new ConfigError(problems);
 }
 
 /** The defaults with the overrides of a caller, for daemons that are started by programs. */
@@ -51,7 +51,7 @@ export function configOf(given: Partial<DaemonConfig>): DaemonConfig {
     if (read === null) wrong.push(`${key}: expected ${wantedBy(setting)}, got ${JSON.stringify(value)}`);
     config[key] = read;
   }
-  if (wrong.length > 0) throw new ConfigError(wrong.join("\n"));
+  if (wrong.length > 0) throw new ConfigError(wrong);
   return config as unknown as DaemonConfig;
 }
 
@@ -60,7 +60,7 @@ interface Flags {
   file: string | undefined;
   dump: DumpWord | null;
   help: boolean;
-  wrong: string[];
+  wrong: Mistake[];
   warnings: string[];
   /** The values of `--host` and `--port`, which the Python daemon used for CBOR-RPC. */
   host: string | undefined;
@@ -149,7 +149,7 @@ function readFlags(argv: readonly string[]): Flags {
     const isConfig = flag === configFlag || flag === "-c";
     if (!isConfig && (key === undefined || setting === undefined)) {
       const hint = didYouMean(flag, [...byFlag.keys(), configFlag, dumpFlag, "--help"]);
-      flags.wrong.push(`${flag}: no such option${hint}`);
+      flags.wrong.push({ unknown: `${flag}: no such option${hint}` });
       continue;
     }
     if (key !== undefined && setting?.type === "flag") {

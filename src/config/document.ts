@@ -213,11 +213,12 @@ class Reading {
     const [problem] = [...document.errors, ...document.warnings];
     if (problem !== undefined) {
       const unknownTag = /^Unresolved tag: (.*)$/.exec(problem.message)?.[1];
-      const message = problem.message.includes("call stack")
-        ? "nested too deep"
-        : unknownTag === undefined
-          ? problem.message
-          : `unknown tag ${unknownTag}; expected !include FILE, !include_yaml FILE or !env NAME`;
+      const message =
+        problem.code === "RESOURCE_EXHAUSTION"
+          ? "nested too deep"
+          : unknownTag === undefined
+            ? problem.message
+            : `unknown tag ${unknownTag}; expected !include FILE, !include_yaml FILE or !env NAME`;
       throw new ConfigError(`${file}:${lines.linePos(problem.pos[0]).line}: ${message}`);
     }
     return this.#value(document.contents, at, depth, { file, lines, anchors: new Map() });

@@ -1,12 +1,12 @@
 /** Reads the settings of a configuration file. */
-import { ConfigError } from "./config-error.ts";
+import { ConfigError, type Mistake } from "./config-error.ts";
 import { didYouMean, nearest } from "./did-you-mean.ts";
 import { isMapping, readDocument, setOwn, type Path, type YamlDocument } from "./document.ts";
 import type { Environment } from "./find-file.ts";
 import { readValue, sectionNames, settingsOf, wantedBy, type SectionName, type Setting } from "./settings.ts";
 
 /** The value of a setting and its source. */
-export interface Given {
+interface Given {
   value: string | readonly string[] | number | boolean;
   /** `coordinate.yaml:3`, `COORDINATE_TOKEN` or `--token`. */
   from: string;
@@ -18,14 +18,14 @@ export interface FileSettings {
   given: GivenSettings;
   /** Blocks for the programs that do the work: passed on with flows. */
   application: Record<string, unknown>;
-  wrong: string[];
+  wrong: Mistake[];
   warnings: string[];
 }
 
 /** `logLevel`, `log-level` and `log_level` are the same name. */
 const plain = (name: string): string => name.replaceAll(/[-_]/g, "").toLowerCase();
 
-export interface Known {
+interface Known {
   section: SectionName;
   key: string;
   setting: Setting;
@@ -39,7 +39,7 @@ for (const section of sectionNames)
       byName.set(`${section}.${plain(alias)}`, { section, key, setting });
   }
 
-export const findSetting = (section: SectionName, name: string): Known | undefined =>
+const findSetting = (section: SectionName, name: string): Known | undefined =>
   byName.get(`${section}.${plain(name)}`);
 
 /** The block of the Python programs; its settings belong to the sections client and worker. */
@@ -105,7 +105,7 @@ class FileReading {
       const elsewhere = sectionNames.find((one) => findSetting(one, name) !== undefined);
       const hint =
         elsewhere === undefined ? didYouMean(name, names) : `; it belongs to the section ${elsewhere}:`;
-      this.#read.wrong.push(`${this.#document.where([name])}: ${name}: no such setting${hint}`);
+      this.#unknown([name], hint);
     }
   }
 
@@ -114,10 +114,7 @@ class FileReading {
       const known = findSetting(section, name);
       const there = [...at, name];
       if (known !== undefined) this.#setting(known, there, value);
-      else {
-        const hint = didYouMean(name, Object.keys(settingsOf(section)));
-        this.#read.wrong.push(`${this.#document.where(there)}: ${there.join(".")}: no such setting${hint}`);
-      }
+      else this.#unknown(there, didYouMean(name, Object.keys(settingsOf(section))));
     }
   }
 
@@ -140,9 +137,7 @@ class FileReading {
           ...Object.keys(settingsOf("client")),
           ...Object.keys(settingsOf("worker")),
         ];
-        this.#read.wrong.push(
-          `${this.#document.where(at)}: ${at.join(".")}: no such setting${didYouMean(name, names)}`,
-        );
+        this.#unknown(at, didYouMean(name, names));
       }
     }
   }
@@ -155,6 +150,12 @@ class FileReading {
     if (read === null)
       this.#wrong(at, `expected ${wantedBy(setting)}`, setting.secret === true ? "***" : given);
     else this.#read.given.set(`${section}.${key}`, { value: read, from: this.#document.where(at) });
+  }
+
+  #unknown(at: Path, hint: string): void {
+    this.#read.wrong.push({
+      unknown: `${this.#document.where(at)}: ${at.join(".")}: no such setting${hint}`,
+    });
   }
 
   #wrong(at: Path, expected: string, value: unknown): void {

@@ -5,7 +5,7 @@ import path from "node:path";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-export const fileName = "coordinate.yaml";
+const fileName = "coordinate.yaml";
 
 /**
  * The file that was named, else the first that exists of `./coordinate.yaml` and the one in the user's configuration directory.

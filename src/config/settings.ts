@@ -180,7 +180,7 @@ export const daemonSettings = {
   logRequests: { type: "flag", default: false, help: "log every request" },
 } as const satisfies Record<string, Setting>;
 
-export const clientSettings = {
+const clientSettings = {
   addresses: {
     type: "list",
     default: ["http://127.0.0.1:5980"],
@@ -197,7 +197,7 @@ export const clientSettings = {
   token: { type: "text", default: "", secret: true, help: "access token, if the daemon requires one" },
 } as const satisfies Record<string, Setting>;
 
-export const workerSettings = {
+const workerSettings = {
   worker_job_fetch: { type: "count", default: 1, help: "work units per claim" },
   default_lifetime: { type: "number", default: 900, help: "duration of leases, in seconds" },
   num_workers: {
@@ -238,7 +238,7 @@ export const workerSettings = {
   },
 } as const satisfies Record<string, Setting>;
 
-export const jobsSettings = {
+const jobsSettings = {
   workers_nr_min: { type: "count", default: 1, help: "minimum number of worker processes" },
   workers_nr_max: {
     type: "count",
@@ -266,7 +266,7 @@ type ValueOf<S extends Setting> = S["type"] extends "text"
       ? boolean
       : number;
 
-export type ValuesOf<Table extends Readonly<Record<string, Setting>>> = {
+type ValuesOf<Table extends Readonly<Record<string, Setting>>> = {
   readonly [Key in keyof Table]: ValueOf<Table[Key]>;
 };
 

@@ -9,7 +9,7 @@ export interface AdminSources {
   readonly auditFile: string;
 }
 
-export interface AuditRow {
+interface AuditRow {
   time: string;
   request: string | null;
   token: string | null;

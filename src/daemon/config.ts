@@ -3,7 +3,6 @@ export {
   configOf,
   ConfigError,
   daemonSettings as settings,
-  help,
   readConfig,
   type DaemonConfig as Config,
 } from "../config/index.ts";

@@ -1,6 +1,6 @@
 /** The daemon process: reads the settings, starts, prints its URLs, and stops on a signal. */
 import { rmSync, writeFileSync } from "node:fs";
-import { help, ConfigError, readConfig, type Config } from "./config.ts";
+import { ConfigError, readConfig, type Config } from "./config.ts";
 import { startDaemon, type Daemon } from "./daemon.ts";
 import { makeLog } from "./log.ts";
 import { exitCodes, openStep, StartError } from "./start-error.ts";
@@ -62,7 +62,7 @@ export async function runDaemon(
 function complain(error: unknown): number {
   if (error instanceof ConfigError) {
     console.error(error.message);
-    if (error.message.includes("no such")) console.error(`See --help.`);
+    if (error.hasUnknown) console.error(`See --help.`);
     return exitCodes.badConfig;
   }
   if (error instanceof StartError) {
@@ -72,5 +72,3 @@ function complain(error: unknown): number {
   console.error(error instanceof Error ? (error.stack ?? error.message) : String(error));
   return exitCodes.bug;
 }
-
-export { help };

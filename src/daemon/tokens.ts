@@ -213,17 +213,15 @@ class Failures {
 /** Limits the requests per second of one caller, with bursts of twice that. */
 export class RateLimit {
   readonly #perSecond: number;
-  readonly #now: () => number;
   readonly #left = new Map<string, { tokens: number; at: number }>();
 
-  constructor(perSecond: number, now: () => number = Date.now) {
+  constructor(perSecond: number) {
     this.#perSecond = perSecond;
-    this.#now = now;
   }
 
   /** Throws if the caller has exceeded the limit. */
   take(caller: string): void {
-    const now = this.#now();
+    const now = Date.now();
     const burst = this.#perSecond * 2;
     const had = this.#left.get(caller) ?? { tokens: burst, at: now };
     const tokens = Math.min(burst, had.tokens + ((now - had.at) / 1000) * this.#perSecond);

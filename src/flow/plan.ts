@@ -162,7 +162,7 @@ function handSet(stored: WorkSpecRow, next: WorkSpecMeta): Difference[] {
 }
 
 /** Compares by key, to any depth; lists are compared as a whole. Keys of `to` come first, then removed keys. */
-export function compare(from: unknown, to: unknown, at: readonly string[] = []): Difference[] {
+function compare(from: unknown, to: unknown, at: readonly string[] = []): Difference[] {
   if (isMapping(from) && isMapping(to)) {
     const keys = new Set([...Object.keys(to), ...Object.keys(from)]);
     return [...keys].flatMap((key) =>

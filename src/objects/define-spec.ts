@@ -118,7 +118,7 @@ export interface WorkSpecKeys<Result = DataObject> {
 }
 
 /** The keys of a rate. */
-export interface RateKeys {
+interface RateKeys {
   /** Units that may start in one period; 0 is unlimited */
   limit: number;
   /** Length of the period in seconds; 1 if not given */

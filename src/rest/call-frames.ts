@@ -24,7 +24,7 @@ export interface Frame {
 }
 
 /** The bytes are not a frame, and what follows them cannot be understood. */
-export class FrameError extends Error {
+class FrameError extends Error {
   override readonly name = "FrameError";
 }
 

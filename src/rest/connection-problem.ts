@@ -40,21 +40,19 @@ export async function connectionProblem(
       `the certificate of ${host} is for another name`,
       "use a name from the certificate as the address",
     );
-  if (/certificate required|handshake failure/i.test(error.message))
+  if (wantsCertificate(error, codes))
     return say(
       `${host} requires a client certificate`,
       "connect() and the command line cannot send one; connect from the daemon's machine",
     );
   if (address.startsWith("https:") && codes.includes("EPROTO"))
     return say(`${host} does not speak TLS`, "use http:// instead of https://");
-  const isCut = codes.includes("ECONNRESET") || /socket hang up|not a message/.test(error.message);
-  if (!isCut) return null;
-  if (/^cbor-?rpc:/.test(address))
+  if (codes.includes("not_cbor_rpc"))
     return say(
       `${host} does not speak CBOR-RPC`,
       "a daemon serves CBOR-RPC at the address of --cborrpc, usually port 5932; for REST, use http://",
     );
-  if (!address.startsWith("http:")) return null;
+  if (!address.startsWith("http:") || !codes.includes("ECONNRESET")) return null;
   return (await speaksTls(address))
     ? say(`${host} speaks TLS`, "use https:// instead of http://")
     : say(
@@ -62,6 +60,11 @@ export async function connectionProblem(
         "a daemon serves REST at the address of --http, usually port 5980; for CBOR-RPC, use cborrpc://",
       );
 }
+
+/** Below TLS 1.3 the code is only EPROTO, and the name of the alert is only in the text of OpenSSL. */
+const wantsCertificate = (error: Error, codes: readonly string[]): boolean =>
+  codes.includes("ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED") ||
+  (codes.includes("EPROTO") && error.message.includes("alert handshake failure"));
 
 function codesOf(error: Error): string[] {
   const codes: string[] = [];

@@ -20,7 +20,7 @@ import { HttpError } from "./errors.ts";
 import { writeEvent, type CoordinateEvent } from "./events-text.ts";
 import type { Call, Route } from "./route.ts";
 
-export type { CoordinateEvent, StreamedEvent } from "./events-text.ts";
+export type { CoordinateEvent } from "./events-text.ts";
 
 /** An event whose items are made only if there is a watcher. */
 export interface RecordedEvent extends Omit<CoordinateEvent, "items"> {

@@ -21,8 +21,7 @@ export const workSpecUrl = (ns: string, spec: string): string =>
   `${namespaceUrl(ns)}/work_spec/${nameToUrl(spec)}`;
 export const workUnitUrl = (ns: string, spec: string, unit: string): string =>
   `${workSpecUrl(ns, spec)}/work_unit/${nameToUrl(unit)}`;
-export const workerUrl = (ns: string, worker: string): string =>
-  `${namespaceUrl(ns)}/worker/${nameToUrl(worker)}`;
+const workerUrl = (ns: string, worker: string): string => `${namespaceUrl(ns)}/worker/${nameToUrl(worker)}`;
 const attemptUrl = (ns: string, id: string): string => `${namespaceUrl(ns)}/attempt/${id}`;
 
 export const rootText =

@@ -326,7 +326,7 @@ function rowsOf({ id, family, query }: Route, call: ServedCall): number {
 }
 
 /** A strict policy: our pages run only scripts from our own files, cannot be framed, and connect only to this server. */
-export const pageHeaders: Readonly<Record<string, string>> = {
+const pageHeaders: Readonly<Record<string, string>> = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",

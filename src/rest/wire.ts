@@ -217,7 +217,7 @@ function readData(cursor: Cursor): Data | null {
 
 const base64Text = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
-export function base64Data(text: string, limits?: DataLimits): Data {
+function base64Data(text: string, limits?: DataLimits): Data {
   if (!base64Text.test(text)) throw new CoordinateError("bad_data", "illegal base64");
   // a copy: Buffer returns small slices of one large pool, and a single unit would keep the pool alive
   return cborData(new Uint8Array(Buffer.from(text, "base64")), limits);
@@ -266,7 +266,7 @@ function writeObject(object: Readonly<Record<string, unknown>>): string {
   return text === "" ? "{}" : text + "}";
 }
 
-export function writeData(data: Data | null): string {
+function writeData(data: Data | null): string {
   if (data === null) return "null";
   if (typeof data === "string") return data;
   // the caller of a client may have passed an object instead of encoded data

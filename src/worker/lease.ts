@@ -1,9 +1,9 @@
 /** The times at which a worker signals a task, gives it up and renews its lease, before the lease ends. Reads no clock. */
 
 /** A task is asked to end this long before its lease ends, but not before half of the lease has passed. */
-export const signalLeadMs = 30_000;
+const signalLeadMs = 30_000;
 /** A task is given up this long before its lease ends, or in the last quarter of a short lease. This leaves time to store the error. */
-export const giveUpLeadMs = 15_000;
+const giveUpLeadMs = 15_000;
 
 export interface Lease {
   /** By the clock of this process. */

@@ -24,27 +24,35 @@ export const silentLogger: Logger = linesLogger(() => undefined, []);
 
 type Level = "debug" | "info" | "warn" | "error";
 
-/** Writes one line per call: level, message, and the details as JSON. */
-export function linesLogger(
-  write: (line: string) => void,
-  levels: readonly Level[] = ["debug", "info", "warn", "error"],
+/** Passes each line to `write`, with `base` and the details of its own. */
+export function loggerTo(
+  write: (level: Level, text: string, details: object) => void,
   base: object = {},
 ): Logger {
   const at =
     (level: Level): Log =>
     (first: string | object, message?: string) => {
-      if (!levels.includes(level)) return;
-      const text = typeof first === "string" ? first : (message ?? "");
-      const details = typeof first === "string" ? base : { ...base, ...first };
-      write(`${level}: ${text}${Object.keys(details).length === 0 ? "" : ` ${show(details)}`}\n`);
+      if (typeof first === "string") write(level, first, base);
+      else write(level, message ?? "", { ...base, ...first });
     };
   return {
     debug: at("debug"),
     info: at("info"),
     warn: at("warn"),
     error: at("error"),
-    child: (details) => linesLogger(write, levels, { ...base, ...details }),
+    child: (details) => loggerTo(write, { ...base, ...details }),
   };
+}
+
+/** Writes one line per call: level, message, and the details as JSON. */
+export function linesLogger(
+  write: (line: string) => void,
+  levels: readonly Level[] = ["debug", "info", "warn", "error"],
+  base: object = {},
+): Logger {
+  return loggerTo((level, text, details) => {
+    if (levels.includes(level)) write(`${level}: ${withDetails(text, details)}\n`);
+  }, base);
 }
 
 /** The log of one unit. Called as a function, it writes at level `info`. */
@@ -77,11 +85,11 @@ export function taskLog(
 /** Returns a log whose lines are also stored with the attempt. */
 export const attemptLog = (base: Logger, attempt: Attempt, clock: Clock): TaskLog =>
   taskLog(base, (level, text, details) =>
-    attempt.log(Object.keys(details).length === 0 ? text : `${text} ${show(details)}`, {
-      level,
-      time: clock.now(),
-    }),
+    attempt.log(withDetails(text, details), { level, time: clock.now() }),
   );
+
+const withDetails = (text: string, details: object): string =>
+  Object.keys(details).length === 0 ? text : `${text} ${show(details)}`;
 
 /** Errors become their message. Details that JSON cannot encode must not make logging fail. */
 function show(details: object): string {

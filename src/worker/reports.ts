@@ -42,29 +42,29 @@ export class Reports {
   }
 
   began({ name }: KnownSpec, attempt: Attempt, beganAt: number): void {
-    const { hasListener: hears, emit } = this.#setting;
-    if (hears("began")) emit("began", unitEvent(name, attempt, beganAt));
+    const { hasListener, emit } = this.#setting;
+    if (hasListener("began")) emit("began", unitEvent(name, attempt, beganAt));
   }
 
   /** Called when a change of an attempt was answered. */
   settled(claim: Claim, change: AttemptChange, answer: AttemptChanged, run: Run): void {
     const { error, changed } = answer;
     if (error === null && !changed) return;
-    const { counts, hasListener: hears, emit } = this.#setting;
+    const { counts, hasListener, emit } = this.#setting;
     const { action } = change;
     const ended = (): UnitEndEvent => this.#ended(claim, answer.attempt, run);
     const { progress } = change;
-    if (error === null && progress !== undefined && hears("progress"))
+    if (error === null && progress !== undefined && hasListener("progress"))
       emit("progress", { ...ended(), ...progress });
     if (error !== null) this.#refused(action, error, ended());
     else if (action === "finish") {
       counts.finished++;
-      if (hears("finished")) emit("finished", ended());
+      if (hasListener("finished")) emit("finished", ended());
     } else if (answer.status === "failed") {
       counts.failed++;
       const told = ended();
       const cause = errorOf(change, run);
-      if (hears("failed")) emit("failed", { ...told, error: cause });
+      if (hasListener("failed")) emit("failed", { ...told, error: cause });
       this.#logFailure(told, cause, null, 0);
     } else if (answer.retry !== undefined || action === "retry") {
       counts.retried++;
@@ -74,7 +74,7 @@ export class Reports {
         delayMs: change.delayMs ?? 0,
         left: triesLeft(claim, told),
       };
-      if (hears("retried")) emit("retried", { ...told, error: cause, delayMs, triesLeft: left });
+      if (hasListener("retried")) emit("retried", { ...told, error: cause, delayMs, triesLeft: left });
       // a retry without an error is not a failure
       if (cause !== null) this.#logFailure(told, cause, delayMs, left);
     }

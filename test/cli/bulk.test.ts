@@ -75,6 +75,12 @@ describe("addwork", () => {
     ['{"data": {"a": 1}}', [], 'the unit has no name: add "name" beside "data", or use --column name=KEY'],
     ['{"data": {"a": 1}, "priority": {}}', [], "the unit has no name"],
     ['{"url": "http://x"}', [], '"url": expected the data of a unit, got "http://x"; the unit has no name'],
+    ['[{"url": "http://x"}]', [], '"url": expected the data of a unit, got "http://x"\n'],
+    [
+      '{"name": "a", "the data of a unit": 1}',
+      [],
+      '"the data of a unit": unknown field of a work unit; put your own keys into data\n',
+    ],
     ['{"url": "http://x"}', ["--column", "name=id"], "id: expected the name of the unit, got"],
     ['{"id": {}}', ["--column", "name=id"], "id: expected the name of the unit, got"],
     ['{"id": 1}', ["--column", "priority=id"], "no key for the name; use --column name=KEY"],

@@ -1,11 +1,13 @@
 /** Each reason why a daemon cannot be reached has its own message. */
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer as createHttpsServer, get } from "node:https";
 import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { configOf, createToken, startDaemon, type Daemon } from "../../src/daemon/index.ts";
+import { connectionProblem } from "../../src/rest/connection-problem.ts";
 import { run } from "./in-process.ts";
 
 const place = mkdtempSync(path.join(tmpdir(), "coordinate-connection-"));
@@ -98,6 +100,28 @@ describe("what is said when a daemon cannot be talked to", () => {
       /wrong +reach .*is self-signed[^\n]*\n +To trust that certificate, set NODE_EXTRA_CA/,
     );
   });
+
+  test.each(["handshake failure", "socket hang up"])("a work spec called %s is not a cause", async (name) => {
+    const address = `http://${addresses.HTTP!}`;
+    const { err } = await run(["status", name, "--address", address, "--token", token]);
+    expect(err).toContain(`No such work spec "${name}"`);
+  });
+
+  test.each(["TLSv1.2", "TLSv1.3"] as const)(
+    "a server that wants a certificate of its clients, with %s",
+    { timeout: 30_000 },
+    async (maxVersion) => {
+      const [ca, tlsKey] = [readFileSync(cert), readFileSync(key)];
+      const server = createHttpsServer({ cert: ca, key: tlsKey, ca, requestCert: true, maxVersion });
+      onTestFinished(() => void server.close());
+      await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+      const address = `https://127.0.0.1:${(server.address() as { port: number }).port}`;
+      const error: unknown = await new Promise((resolve) => get(address, { ca }).once("error", resolve));
+      expect((await connectionProblem(error, address, false))?.message).toMatch(
+        /requires a client certificate$/,
+      );
+    },
+  );
 
   test("a right token opens it, and tokens are not asked of a daemon", async () => {
     const address = `http://${addresses.HTTP!}`;

@@ -133,6 +133,13 @@ describe("which place is meant", { concurrent: true, timeout: 120_000 }, () => {
     expect(ran).toEqual({ code: 0, out: printed, err: "" });
   });
 
+  test("the name of a file does not make it look like one that is in use", async () => {
+    writeFileSync(path.join(place, "locked"), "no store");
+    const ran = await coordinate(`pause crawl --backend sqlite:${place}/locked`);
+    expect(ran.err).toMatch(/is not an SQLite database\n$/);
+    expect(ran.code).toBe(1);
+  });
+
   test("the file of a daemon that runs is not changed, and it is said whom to ask", async () => {
     const ran = await coordinate(`pause crawl --backend ${store}`);
     expect(ran.err).toMatch(/is in use by .*; connect to the daemon that has it open with --address\n$/);

@@ -1,8 +1,9 @@
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { ConfigError, configOf, readConfig, settings, type Config } from "../../src/daemon/index.ts";
+import { runDaemon } from "../../src/daemon/main.ts";
 
 const directory = mkdtempSync(path.join(tmpdir(), "config-"));
 
@@ -73,6 +74,17 @@ describe("settings", () => {
     expect(wrong(["--config", file("- a")])).toContain("expected a mapping of settings");
     expect(wrong(["--config", "/nowhere/x"])).toContain("no such file");
     expect(wrong(["--http"])).toContain("expected a value");
+  });
+
+  test.each([
+    [["--log-levle", "x"], true],
+    [["--config", file("sweepMss: 5")], true],
+    [["--log-level", "no such"], false],
+  ])("%j: the hint to --help is given: %j", async (argv, isGiven) => {
+    const said = vi.spyOn(console, "error").mockImplementation(() => undefined);
+    onTestFinished(() => said.mockRestore());
+    expect(await runDaemon(argv, {})).toBe(78);
+    expect(said.mock.calls.flat().includes("See --help.")).toBe(isGiven);
   });
 
   test("--help explains every setting; --dump-config is a file that --config takes", () => {

@@ -35,7 +35,7 @@ import { Item } from "../item.ts";
 import type { Writer } from "../write.ts";
 
 /** The status numbers of the old protocol. A delayed unit becomes available by itself, so it counts as available. */
-export const statusNumbers: Readonly<Record<WorkUnitStatus, number>> = {
+const statusNumbers: Readonly<Record<WorkUnitStatus, number>> = {
   available: 1,
   delayed: 1,
   blocked: 2,

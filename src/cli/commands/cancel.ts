@@ -2,16 +2,8 @@
 import { userInfo } from "node:os";
 import type { WorkUnitSelection } from "../../core/index.ts";
 import { command, repeatedWords } from "../command.ts";
-import { quote } from "../escape.ts";
-import { CommandError, exit, UsageError } from "../failure.ts";
-import {
-  defineNaming,
-  listed,
-  missingUnits,
-  readNaming,
-  requireWorkSpec,
-  type NamingOptions,
-} from "../naming.ts";
+import { exit, UsageError } from "../failure.ts";
+import { defineNaming, readNaming, requireUnits, requireWorkSpec, type NamingOptions } from "../naming.ts";
 import { counted } from "../units.ts";
 import { readStatuses } from "./work-units.ts";
 
@@ -44,12 +36,7 @@ export default command<Options>({
     const { coordinate, ns } = await context.work();
     const selection = select(units, options);
     await requireWorkSpec(context, workSpec);
-    const missing = await missingUnits(coordinate, ns, workSpec, units);
-    if (missing.length > 0)
-      throw new CommandError(
-        `No such work unit ${listed(missing)} in ${quote(workSpec)}`,
-        "nothing was cancelled",
-      );
+    await requireUnits(context, workSpec, units, "nothing was cancelled");
     const why = options.why === undefined ? {} : { why: options.why };
     const by = options.by ?? userInfo().username;
     const cancelled = await coordinate.cancelWorkUnits(ns, workSpec, selection, { by, ...why });

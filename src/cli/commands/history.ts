@@ -71,7 +71,7 @@ function print({ out }: Context, answer: History, workSpec: string | undefined):
   if (workSpec === undefined) out.table(heads, rowsOf(answer, steps));
   else {
     const [series] = answer.series;
-    if (series !== undefined) out.table(detailHeads, detailRows(answer, series, steps));
+    if (series !== undefined) out.table(detailHeads, detailRows(series, steps));
     for (const change of series?.points.flatMap((point) => point.changes) ?? [])
       out.remark(`${time(change.time, answer.to)}  ${change.what}`);
   }
@@ -83,16 +83,17 @@ function print({ out }: Context, answer: History, workSpec: string | undefined):
 const stepsOf = ({ from, to, stepMs }: History): number[] =>
   Array.from({ length: Math.max(0, Math.ceil((to - from) / stepMs)) }, (_, i) => from + i * stepMs);
 
-/** One value per step. A step without a point is 0: nothing happened to the work spec in it. */
+/** One value per step. A step without a point is 0 by default: nothing happened to the work spec in it. */
 function valuesOf(
   steps: readonly number[],
   points: readonly HistoryPoint[],
   read: (point: HistoryPoint) => number | null,
+  otherwise: number | null = 0,
 ): (number | null)[] {
   const byTime = new Map(points.map((point) => [point.time, point]));
   return steps.map((at) => {
     const point = byTime.get(at);
-    return point === undefined ? 0 : read(point);
+    return point === undefined ? otherwise : read(point);
   });
 }
 
@@ -163,11 +164,7 @@ const detailHeads: Column[] = [
   { head: "Over time" },
 ];
 
-function detailRows(
-  answer: History,
-  { points }: HistorySeries,
-  steps: readonly number[],
-): (string | Cell)[][] {
+function detailRows({ points }: HistorySeries, steps: readonly number[]): (string | Cell)[][] {
   const counts = (["added", "started", "finished", "failed", "retried", "expired", "late"] as const).map(
     (what) => {
       const values = valuesOf(steps, points, (point) => point[what]);
@@ -195,11 +192,7 @@ function detailRows(
       ["oldest waiting", (point: HistoryPoint) => point.oldestMs],
     ] as const
   ).map(([what, read]) => {
-    const byTime = new Map(points.map((point) => [point.time, point]));
-    const values = steps.map((at) => {
-      const point = byTime.get(at);
-      return point === undefined ? null : read(point);
-    });
+    const values = valuesOf(steps, points, read, null);
     const known = values.filter((value) => value !== null);
     const at = known.at(-1);
     return [

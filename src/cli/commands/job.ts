@@ -2,10 +2,11 @@
  * `coordinate job ID`: shows everything about a job. `coordinate job run MODULE#EXPORT`: schedules a job, and waits for it with
  * `--wait`. `coordinate job wait|cancel ID`.
  */
+import { isCoordinateError } from "../../core/index.ts";
 import { openJobs, WaitTimeoutError, type Job, type Jobs } from "../../jobs/index.ts";
-import { command } from "../command.ts";
+import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
-import { showText } from "../escape.ts";
+import { quote, showText } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
 import { duration, readCount, readDuration, relative } from "../units.ts";
 import { functionName, jobStyles } from "./jobs.ts";
@@ -23,8 +24,6 @@ interface Options {
   queue?: string;
 }
 
-const many = (value: string, before: string[] = []): string[] => [...before, value];
-
 export default command<Options>({
   define: (it) => {
     it.argument("<id>", "id or name of a job; or run, wait or cancel")
@@ -35,8 +34,8 @@ export default command<Options>({
       .option("--category <word>", "run: category of the job, for coordinate jobs --category")
       .option("--timeout <time>", "run: how long it may run, such as 30s")
       .option("--retries <n>", "run: number of retries")
-      .option("--after <id>", "run: start after this job has ended; may be repeated", many)
-      .option("--return-queue <name>", "run: queue that receives the outcome; may be repeated", many)
+      .option("--after <id>", "run: start after this job has ended; may be repeated", repeated)
+      .option("--return-queue <name>", "run: queue that receives the outcome; may be repeated", repeated)
       .option("--wait [time]", "run and wait: wait until the job has ended, at most this long")
       .option("--queue <name>", "the queue (default: jobs)");
   },
@@ -48,10 +47,10 @@ export default command<Options>({
     });
     if (what === undefined) {
       if (word === "run") throw new UsageError("job run: expected MODULE#EXPORT");
-      return show(context, jobs, await jobs.load(word));
+      return show(context, jobs, await found(word, jobs.load(word)));
     }
     if (word === "run") return run(context, jobs, what, options);
-    const job = await jobs.get(what);
+    const job = await found(what, jobs.get(what));
     if (word === "wait") return wait(context, jobs, job.id, options.wait);
     if (word !== "cancel")
       throw new UsageError(`job ${word}: expected run, wait or cancel with one argument, or one job id`);
@@ -105,11 +104,23 @@ async function wait(
     if (error instanceof WaitTimeoutError) throw new CommandError(error.message, `coordinate job wait ${id}`);
     throw error;
   }
-  if (job === undefined) throw new CommandError(`no such job ${id}`);
+  if (job === undefined) throw noSuchJob(id);
   if (out.json) out.printJson(job);
   else if (job.state === "OK") out.printJson(job.result);
   else out.remark(`${job.error_cat}: ${showText(job.error?.traceback ?? "")}`);
   return job.state === "OK" ? exit.done : exit.failed;
+}
+
+const noSuchJob = (id: string): CommandError =>
+  new CommandError(`no such job ${quote(id)}`, "coordinate jobs lists them");
+
+/** The verbs call a missing job a missing work unit: this says it in the words of the command. */
+async function found<Found>(id: string, job: Promise<Found>): Promise<Found> {
+  try {
+    return await job;
+  } catch (error) {
+    throw isCoordinateError(error, "no_such_work_unit") ? noSuchJob(id) : error;
+  }
 }
 
 async function show(context: Context, jobs: Jobs, job: Job): Promise<number> {

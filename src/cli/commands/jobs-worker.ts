@@ -1,5 +1,5 @@
 /** `coordinate worker --jobs`: runs a pool of processes that run jobs, until stopped; or one worker, once. */
-import type { Command } from "../command.ts";
+import { repeated, type Command } from "../command.ts";
 import { openJobs, type JobWorkerOptions, type PoolOptions } from "../../jobs/index.ts";
 import { processSignals } from "../../worker/index.ts";
 import type { Context } from "../context.ts";
@@ -24,15 +24,13 @@ export interface JobsWorkerOptions {
   logpath?: string;
 }
 
-const many = (value: string, before: string[] = []): string[] => [...before, value];
-
 export function defineJobsOptions(it: Command): void {
   it.option("--jobs", "run jobs (functions of modules) in worker processes")
     .option("--queue <name>", "with --jobs: the queue (default: jobs)")
     .option(
       "--root <folder>",
       "with --jobs: load modules from this folder; may be repeated (default: the working directory)",
-      many,
+      repeated,
     )
     .option("--workers-min <n>", "with --jobs: minimum number of processes (default: 1)")
     .option("--workers-max <n>", "with --jobs: maximum number of processes (default: one per core)")

@@ -7,7 +7,7 @@ import {
   type JobQuery,
   type JobState,
 } from "../../jobs/index.ts";
-import { command } from "../command.ts";
+import { command, repeatedWords } from "../command.ts";
 import { exit, UsageError } from "../failure.ts";
 import type { Cell, Style } from "../table.ts";
 import { counted, duration, readCount, readDuration, relative } from "../units.ts";
@@ -23,7 +23,6 @@ interface Options {
   queue?: string;
 }
 
-const many = (value: string, before: string[] = []): string[] => [...before, ...value.split(",")];
 const categories: readonly ErrorCategory[] = ["TIMEOUT", "CRASH", "HALTED", "ERROR"];
 
 export const jobStyles: Readonly<Record<JobState, Style | undefined>> = {
@@ -35,7 +34,11 @@ export const jobStyles: Readonly<Record<JobState, Style | undefined>> = {
 
 export default command<Options>({
   define: (it) => {
-    it.option("--state <list>", "only jobs in this state: NEW, RUNNING, OK or ERROR; may be repeated", many)
+    it.option(
+      "--state <list>",
+      "only jobs in this state: NEW, RUNNING, OK or ERROR; may be repeated",
+      repeatedWords,
+    )
       .option("--category <word>", "only jobs of this category")
       .option("--action <key>", "only jobs that run this action")
       .option("--error-category <word>", "only jobs that failed with TIMEOUT, CRASH, HALTED or ERROR")

@@ -1,13 +1,12 @@
 /** `coordinate prioritize`: changes which units of a work spec go first. */
 import { workUnitStatuses, type PriorityChange, type WorkUnitSelection } from "../../core/index.ts";
 import { command, repeatedWords } from "../command.ts";
-import { quote } from "../escape.ts";
-import { CommandError, exit, UsageError } from "../failure.ts";
+import { exit, UsageError } from "../failure.ts";
 import {
   defineNaming,
-  listed,
-  missingUnits,
+  hasWorkSpec,
   readNaming,
+  requireUnits,
   requireWorkSpec,
   type NamingOptions,
 } from "../naming.ts";
@@ -47,16 +46,10 @@ export default command<Options>({
     if (units.length > 0 && options.all === true)
       throw new UsageError("--all and names of units: use only one of them");
     const { coordinate, ns } = await context.work();
-    if (context.compat && (await coordinate.getWorkSpecs(ns, [workSpec]))[0] === null) return exit.done;
+    if (context.compat && !(await hasWorkSpec(context, workSpec))) return exit.done;
     await requireWorkSpec(context, workSpec);
-    if (units.length > 0 && !context.compat) {
-      const missing = await missingUnits(coordinate, ns, workSpec, units);
-      if (missing.length > 0)
-        throw new CommandError(
-          `No such work unit ${listed(missing)} in ${quote(workSpec)}`,
-          "nothing was changed",
-        );
-    }
+    if (units.length > 0 && !context.compat)
+      await requireUnits(context, workSpec, units, "nothing was changed");
     const conditions = {
       ...(units.length > 0 && { names: units }),
       ...(statuses.length > 0 && { statuses }),

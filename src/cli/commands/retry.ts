@@ -6,9 +6,10 @@ import { quote, show } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
 import {
   defineNaming,
+  hasWorkSpec,
   listed,
-  missingUnits,
   readNaming,
+  requireUnits,
   requireWorkSpec,
   type NamingOptions,
 } from "../naming.ts";
@@ -107,15 +108,10 @@ async function retryNamed(
   { force }: Options,
 ): Promise<number> {
   const { coordinate, ns } = await context.work();
-  if (context.compat && (await coordinate.getWorkSpecs(ns, [workSpec]))[0] === null) return units.length;
+  if (context.compat && !(await hasWorkSpec(context, workSpec))) return units.length;
   await requireWorkSpec(context, workSpec);
   if (!context.compat) {
-    const missing = await missingUnits(coordinate, ns, workSpec, units);
-    if (missing.length > 0)
-      throw new CommandError(
-        `No such work unit ${listed(missing)} in ${quote(workSpec)}`,
-        "nothing was retried",
-      );
+    await requireUnits(context, workSpec, units, "nothing was retried");
     if (force !== true) await refusePending(context, workSpec, units);
   }
   let count = 0;

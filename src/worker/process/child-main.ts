@@ -21,7 +21,7 @@ import {
   type Data,
 } from "../../core/index.ts";
 import { handles, type Attempt } from "../../objects/index.ts";
-import type { Log, Logger, TaskLog } from "../log.ts";
+import { loggerTo, type Logger, type TaskLog } from "../log.ts";
 import { isDecision } from "../outcome.ts";
 import { findTaskName, type Tasks } from "../runtime.ts";
 import { isBulk, type BulkContext } from "../task.ts";
@@ -56,7 +56,7 @@ channel.on("data", (chunk) => {
 });
 // as in the worker's own process: an unhandled rejection must not end the other units
 process.on("unhandledRejection", (error) => {
-  loggerWith({}).error({ err: error }, "unhandled promise rejection");
+  childLogger().error({ err: error }, "unhandled promise rejection");
 });
 channel.on("error", () => process.exit(0));
 channel.on("close", () => process.exit(0));
@@ -208,7 +208,7 @@ function contextOf(
   return {
     signal,
     expired,
-    log: loggerWith({}),
+    log: childLogger(),
     workSpec,
     worker,
     clock: systemClock(),
@@ -232,31 +232,20 @@ function contextOf(
 
 /** The log of one unit's task. Its lines are stored with the attempt. */
 function logOf({ id }: Attempt): TaskLog {
-  const logger = loggerWith({}, id);
+  const logger = childLogger(id);
   return Object.assign(logger.info.bind(logger), logger);
 }
 
-function loggerWith(base: object, attempt?: string): Logger {
-  const at =
-    (level: LogHead["level"]): Log =>
-    (first: string | object, message?: string) => {
-      const text = typeof first === "string" ? first : (message ?? "");
-      const details = typeof first === "string" ? base : { ...base, ...first };
-      send({
-        kind: "log",
-        level,
-        text,
-        details: plain(details),
-        ...(attempt !== undefined && { attempt }),
-      } satisfies LogHead);
-    };
-  return {
-    debug: at("debug"),
-    info: at("info"),
-    warn: at("warn"),
-    error: at("error"),
-    child: (details) => loggerWith({ ...base, ...details }, attempt),
-  };
+function childLogger(attempt?: string): Logger {
+  return loggerTo((level, text, details) =>
+    send({
+      kind: "log",
+      level,
+      text,
+      details: plain(details),
+      ...(attempt !== undefined && { attempt }),
+    } satisfies LogHead),
+  );
 }
 
 /** Makes the details of a log line plain JSON: errors become their message, details that JSON cannot encode a placeholder text. */
