@@ -1,8 +1,8 @@
 /**
  * The fast paths of add and settle: one statement that is a transaction by itself. Each does what the rules of core would do, or
  * nothing. The fast paths of claims are in `claims.ts` and `lane-claims.ts`, and that of expiry in `expiry.ts`.
- * `PostgresParts.fastPaths` switches all of them off, and tests run the same random histories with and without them. Everywhere else in this store the rules of core
- * decide what happens to a unit.
+ * `PostgresParts.fastPaths` switches all of them off, and tests run the same random histories with and without them. Everywhere
+ * else in this store the rules of core decide what happens to a unit.
  */
 import {
   actionStatus,

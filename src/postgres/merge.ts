@@ -39,3 +39,30 @@ export class Merge<Item, Answer> {
     this.#running--;
   }
 }
+
+/** Claims and settles of more than this are not merged with others, so that several sessions share the work. */
+export const few = 20;
+
+/** A merge for each key, created on first use. All are dropped when there are too many; then only some requests are not merged. */
+export class Merges<Item, Answer> {
+  readonly #max: number;
+  readonly #merges = new Map<string, Merge<Item, Answer>>();
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** Requests with the same key share calls: `call` must not depend on anything else. */
+  ask(
+    key: string,
+    item: Item,
+    call: (items: readonly Item[]) => Promise<readonly Answer[]>,
+  ): Promise<Answer> {
+    let merge = this.#merges.get(key);
+    if (merge === undefined) {
+      if (this.#merges.size > 1000) this.#merges.clear();
+      this.#merges.set(key, (merge = new Merge(call, 1, this.#max)));
+    }
+    return merge.ask(item);
+  }
+}

@@ -1,0 +1,184 @@
+/** Adds units: by the fast path if all of them are new and plain, otherwise by the rules of core. */
+import {
+  addUnits,
+  ages,
+  batchOf,
+  hasLanes,
+  missingWorkSpec,
+  type AddedWorkUnit,
+  type Rule,
+  type WorkSpecRef,
+  type WorkUnitPut,
+} from "../core/index.ts";
+import { Caution } from "./caution.ts";
+import { isUniqueViolation, type Row, type Session } from "./connection.ts";
+import type { Context } from "./context.ts";
+import type { LookedUp } from "./expiry.ts";
+import {
+  copyFromUnits,
+  copyUnits,
+  hasExtras,
+  inKeyOrder,
+  insertNamedSql,
+  insertSql,
+  insertValues,
+  isNamed,
+  namedValues,
+} from "./fast-paths.ts";
+import { readSpec, specColumnCount, specColumns, type Spec } from "./units.ts";
+import { longestKey, textKey } from "./values.ts";
+import type { PostgresSet } from "./working-set.ts";
+
+export class Adds {
+  readonly #context: Context;
+  /** Work specs whose adds met existing units. */
+  readonly #upserts = new Caution<number>(16);
+
+  constructor(context: Context) {
+    this.#context = context;
+  }
+
+  async add(
+    ns: string,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    requestId: string | null,
+    now: number,
+  ): Promise<AddedWorkUnit[]> {
+    const request = requestId === null ? null : textKey(requestId);
+    const last = this.#lastSeen(ns, ref, puts.length, request);
+    const answer =
+      last === undefined ? null : await this.#insertUnits(last.spec, puts, request, last.seen, now);
+    if (answer === null && last !== undefined) this.#context.forget(ns, ref);
+    return answer ?? this.#addUnits(ns, ref, puts, request, now);
+  }
+
+  async #addUnits(
+    ns: string,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    request: Buffer | null,
+    now: number,
+  ): Promise<AddedWorkUnit[]> {
+    const { db } = this.#context;
+    const spec = await this.#context.lookUp(db, ns, ref, now);
+    const inserted = await this.#insertUnits(spec, puts, request, null, now);
+    if (inserted !== null) return inserted;
+    const added = await this.#context.apply(
+      db,
+      now,
+      (set, tx) => addByRules(set, tx, spec, ref, puts, request),
+      request !== null,
+    );
+    this.#upserts.used(
+      spec.id,
+      added.some(({ created }) => !created),
+    );
+    return added;
+  }
+
+  /**
+   * The work spec as last read, if an add may go without reading it again: its statement checks that the spec is unchanged. An
+   * add of many units reads it again. So does an add without a request id, which cannot be retried if the connection turns out to
+   * be broken: the read finds that out.
+   */
+  #lastSeen(ns: string, ref: WorkSpecRef, count: number, request: Buffer | null): LookedUp | undefined {
+    if (request === null || count >= copyFromUnits) return undefined;
+    const found = this.#context.lastSeen(ns, ref);
+    return found?.seen === null ? undefined : found;
+  }
+
+  /**
+   * The fast path, for new units without dependencies. Returns null if it does not apply, or if the work spec has changed since
+   * it was `seen`.
+   */
+  async #insertUnits(
+    spec: Spec,
+    puts: readonly WorkUnitPut[],
+    request: Buffer | null,
+    seen: string | null,
+    now: number,
+  ): Promise<AddedWorkUnit[] | null> {
+    const { db, fastPaths, borrowed, allocate } = this.#context;
+    // the rules enforce the limit of waiting units, and compute the place of a unit whose priority grows
+    if (!fastPaths || spec.meta.maxWaiting > 0 || ages(spec.meta)) return null;
+    if (this.#upserts.isNeeded(spec.id) || borrowed) return null;
+    if (
+      puts.length === 0 ||
+      puts.some(
+        ({ dependencies, labels, timing }) =>
+          (dependencies !== null && dependencies.length > 0) ||
+          batchOf(labels) !== null ||
+          timing !== undefined,
+      )
+    )
+      return null;
+    if (puts.length > 1 && new Set(puts.map(({ name }) => name)).size < puts.length) return null;
+    const ids = await allocate(puts.length, db);
+    const rows = inKeyOrder(puts, ids);
+    if (rows.some(({ key }) => key.length > longestKey)) return null;
+    const answer = puts.map(({ name, notBefore }, i): AddedWorkUnit => {
+      return { name, id: ids[i] ?? 0, created: true, status: notBefore > now ? "delayed" : "available" };
+    });
+    const note = request === null ? null : { id: request, answer: JSON.stringify(answer) };
+    try {
+      if (puts.length >= copyFromUnits && !puts.some(hasExtras)) {
+        const done = await db.transaction((tx) => copyUnits(tx, spec, rows, note, now), {
+          repeatable: request !== null,
+          conflicts: false,
+        });
+        if (!done) return null;
+        db.historyCounts.note(spec.id, "added", now, -1, puts.length);
+        return answer;
+      }
+      const named = hasLanes(spec.meta) || puts.some(isNamed);
+      const values = insertValues(spec.id, rows, note, seen, now);
+      const written = await db.write(
+        named ? insertNamedSql : insertSql,
+        named ? [...values, ...namedValues(spec, rows, now)] : values,
+        { repeatable: request !== null, conflicts: false },
+      );
+      if (written.length === 0) return null;
+      db.historyCounts.note(spec.id, "added", now, -1, puts.length);
+      return answer;
+    } catch (error) {
+      if (!isUniqueViolation(error)) throw error;
+      this.#upserts.failed(spec.id);
+      return null;
+    }
+  }
+}
+
+/** An add in which the rules of core decide. */
+function* addByRules(
+  set: PostgresSet,
+  tx: Session,
+  { id }: Spec,
+  ref: WorkSpecRef,
+  puts: readonly WorkUnitPut[],
+  request: Buffer | null,
+): Rule<AddedWorkUnit[]> {
+  let row: Row | undefined;
+  yield tx
+    .rows(
+      `SELECT ${specColumns},
+         (SELECT r.answer FROM @request r WHERE r.namespace = s.namespace AND r.spec = s.id AND r.id = $2::bytea)
+       FROM @spec s JOIN @namespace n ON n.id = s.namespace WHERE s.id = $1 AND NOT s.dead`,
+      [id, request],
+    )
+    .then((rows) => (row = rows[0]));
+  if (row === undefined) throw missingWorkSpec(ref);
+  const before = row[specColumnCount] as string | null;
+  if (before !== null) return JSON.parse(before) as AddedWorkUnit[];
+  const spec = readSpec(id, row);
+  const answer = yield* addUnits(set, spec, puts);
+  if (request !== null)
+    yield tx.rows("INSERT INTO @request (namespace, spec, id, time, answer) VALUES ($1, $5, $2, $3, $4)", [
+      spec.namespaceId,
+      request,
+      set.now,
+      JSON.stringify(answer),
+      id,
+    ]);
+  return answer;
+}
