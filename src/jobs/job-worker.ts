@@ -275,7 +275,7 @@ export class JobWorker {
   }
 
   async #runJob(attempt: Attempt, context: UnitContext): Promise<void> {
-    const { show, dataLoop, log, onetime } = this.#setting;
+    const { show, dataLoop, log, onetime, onBusy } = this.#setting;
     const id = attempt.workUnitName;
     let job: JobData;
     try {
@@ -301,8 +301,10 @@ export class JobWorker {
       const outcome = await this.#outcome(attempt, job, context, stop.signal);
       // check `stop` first: a context creates each of its signals when it is first read
       if (stop.signal.aborted && context.expired.aborted) return;
-      if (outcome === null) await attempt.release();
-      else {
+      if (outcome === null) {
+        await attempt.release();
+        onBusy();
+      } else {
         // requested now, and stored in one write with the claim of the next job
         const stored = this.#settle(attempt, job, outcome);
         const told = dataLoop.push("J", id, stored);
