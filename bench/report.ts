@@ -106,7 +106,12 @@ export function ratioMarkdown(rows: readonly Row[]): string {
     });
   return table(
     ["ratio", "", "measured", "goal"],
-    [...body, ...against("daemon_memory", "bullmq", "0.9"), ...against("daemon", "bullmq_aof", "1")],
+    [
+      ...body,
+      ...against("daemon_memory", "bullmq", "0.9"),
+      ...against("daemon", "bullmq_aof", "1"),
+      ...against("daemon", "bullmq_sync", "1"),
+    ],
   );
 }
 

@@ -14,9 +14,11 @@ export interface Redis {
   readonly directory: string;
 }
 
-/** Redis with or without its append-only file. `everysec`, which BullMQ's documentation recommends, may lose the last second. */
+/** When Redis syncs its append-only file; null: it has none. With `everysec`, which BullMQ recommends, the last second may be lost. */
+export type RedisSync = "everysec" | "always" | null;
+
 export async function withRedis<Answer>(
-  appendOnly: boolean,
+  sync: RedisSync,
   work: (redis: Redis) => Promise<Answer>,
 ): Promise<Answer> {
   try {
@@ -26,7 +28,7 @@ export async function withRedis<Answer>(
   }
   return scratch(async (directory) => {
     const port = await freePort();
-    const settings = appendOnly ? ["--appendonly", "yes", "--appendfsync", "everysec"] : [];
+    const settings = sync === null ? [] : ["--appendonly", "yes", "--appendfsync", sync];
     const args = [
       "--port",
       String(port),

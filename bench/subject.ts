@@ -85,11 +85,10 @@ async function work(driver: Driver, role: Role & { role: "work" }): Promise<Work
   const { taskMs } = role;
   const task = taskMs === 0 ? () => undefined : () => sleep(taskMs);
   const working = await driver.work(task, role.setting);
-  const cpu = process.cpuUsage();
-  let [before, from] = [0, now()];
+  let [before, from, cpu] = [0, now(), process.cpuUsage()];
   // wait until the code is compiled and the batches have grown before measuring
   while (working.done() < Math.max(1, role.warm)) await sleep(2);
-  if (working.done() < role.units) [before, from] = [working.done(), now()];
+  if (working.done() < role.units) [before, from, cpu] = [working.done(), now(), process.cpuUsage()];
   let [last, to] = [working.done(), now()];
   while (last < role.units && now() - from < role.seconds * 1000 && now() - to < nothingMs) {
     await sleep(2);

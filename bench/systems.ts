@@ -1,5 +1,5 @@
 /** The systems that are compared, with the durability that each guarantees for an acknowledged unit. */
-import { Unavailable, withDaemon, withRedis, type Postgres } from "./servers.ts";
+import { Unavailable, withDaemon, withRedis, type Postgres, type RedisSync } from "./servers.ts";
 import { scratch } from "./machine.ts";
 import type { Driver } from "./systems/driver.ts";
 
@@ -32,9 +32,9 @@ const inDaemon = (backend: string): System["with"] => {
   return (_postgres, work) =>
     withDaemon(backend, ({ url, process, directory }) => work({ address: url, pid: process.pid, directory }));
 };
-const onRedis = (appendOnly: boolean): System["with"] => {
+const onRedis = (sync: RedisSync): System["with"] => {
   return (_postgres, work) =>
-    withRedis(appendOnly, ({ port, process, directory }) =>
+    withRedis(sync, ({ port, process, directory }) =>
       work({ address: String(port), pid: process.pid, directory }),
     );
 };
@@ -91,7 +91,7 @@ export const systems = [
     durability: "nothing",
     needs: "bullmq",
     open: bullmq,
-    with: onRedis(false),
+    with: onRedis(null),
   },
   {
     name: "bullmq_aof",
@@ -100,7 +100,16 @@ export const systems = [
     durability: "all but the last second",
     needs: "bullmq",
     open: bullmq,
-    with: onRedis(true),
+    with: onRedis("everysec"),
+  },
+  {
+    name: "bullmq_sync",
+    label: "BullMQ, every write synced",
+    isOurs: false,
+    durability: fsynced,
+    needs: "bullmq",
+    open: bullmq,
+    with: onRedis("always"),
   },
   {
     name: "graphile",

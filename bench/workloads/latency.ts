@@ -1,8 +1,7 @@
 /** The time from adding a unit to the start of its task, in the same setup for all systems: a process that adds, a worker, and a server. */
 import { quantile, sleep } from "../machine.ts";
 import { startSubject } from "../subjects.ts";
-import type { System } from "../systems.ts";
-import type { Place } from "../systems.ts";
+import type { Place, System, SystemName } from "../systems.ts";
 import { forSystems, scaled, type Measured, type Workload } from "./workload.ts";
 
 async function addToStart(
@@ -28,6 +27,16 @@ async function addToStart(
   }
 }
 
+const idle: readonly SystemName[] = [
+  "daemon_memory",
+  "daemon",
+  "bullmq",
+  "bullmq_aof",
+  "bullmq_sync",
+  "postgres",
+  "graphile",
+];
+
 export const latency: Workload = {
   name: "latency",
   title: "From adding to the start of the task",
@@ -35,9 +44,7 @@ export const latency: Workload = {
     "One process adds a unit every 15 ms, another runs the worker, the system's server between them. The time is that from before the add to the first line of the task. Idle otherwise.",
   cases: (scale) => [
     ...forSystems(
-      scale.quick
-        ? ["daemon_memory", "daemon", "bullmq", "bullmq_aof", "postgres", "graphile"]
-        : ["daemon_memory", "daemon", "bullmq", "bullmq_aof", "postgres", "graphile", "pg_boss"],
+      scale.quick ? idle : [...idle, "pg_boss"],
       (system) => ({
         name: "idle",
         unit: "ms",

@@ -45,6 +45,7 @@ const noops: Partial<Record<SystemName, number>> = {
   daemon_memory: 200_000,
   postgres: 120_000,
   bullmq_aof: 60_000,
+  bullmq_sync: 60_000,
   bullmq: 60_000,
   graphile: 120_000,
   pg_boss: 150_000,
@@ -86,6 +87,7 @@ export const noop: Workload = {
       "daemon",
       "postgres",
       "bullmq_aof",
+      "bullmq_sync",
       "graphile",
       "pg_boss",
     ];
