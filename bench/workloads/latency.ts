@@ -43,14 +43,11 @@ export const latency: Workload = {
   about:
     "One process adds a unit every 15 ms, another runs the worker, the system's server between them. The time is that from before the add to the first line of the task. Idle otherwise.",
   cases: (scale) => [
-    ...forSystems(
-      scale.quick ? idle : [...idle, "pg_boss"],
-      (system) => ({
-        name: "idle",
-        unit: "ms",
-        measure: (at) => addToStart(system, at, scaled(scale.quick ? 120 : 300, scale, 10), 15),
-      }),
-    ),
+    ...forSystems(scale.quick ? idle : [...idle, "pg_boss"], (system) => ({
+      name: "idle",
+      unit: "ms",
+      measure: (at) => addToStart(system, at, scaled(scale.quick ? 120 : 300, scale, 10), 15),
+    })),
     ...(scale.quick
       ? []
       : forSystems(["daemon_memory", "daemon", "bullmq", "bullmq_aof"], (system) => ({
