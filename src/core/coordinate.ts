@@ -124,8 +124,9 @@ export interface Coordinate {
     notBefore: number,
   ): Promise<number>;
   /**
-   * Clears the active attempt of the selected units: they become available with the data they were added with, keep their
-   * history, and their tries are counted anew. Units without an active attempt do not change. Returns how many were reset.
+   * Clears the active attempt of the selected units: they become available with the data they were added with, without the delay
+   * that a retry or a caller gave them, keep their history, and their tries are counted anew. Units without an active attempt do
+   * not change. Returns how many were reset.
    */
   resetWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number>;
   /**

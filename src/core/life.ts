@@ -350,6 +350,8 @@ export function changeUnit<Unit extends UnitState>(
     supersede(set, unit, set.now);
     unit.tries = 0;
     unit.since = set.now;
+    // it is wanted now: neither a delay nor its expiry may keep it from running
+    unit.notBefore = Math.min(unit.notBefore, set.now);
     dropExpiry(set, unit);
     wait(set, unit, set.now);
     return true;
@@ -383,7 +385,7 @@ function setPriority<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, 
   }
 }
 
-/** Removes the expiry of a unit that is reset: it is wanted now, so it must not fail as late. */
+/** Removes the expiry of a unit that is reset: otherwise it would fail as late. */
 function dropExpiry<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit): void {
   const timing = set.timing(unit);
   if (timing?.expires === undefined) return;

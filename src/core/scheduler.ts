@@ -9,6 +9,7 @@ import type { Random } from "./clock.ts";
 import { mayGenerate } from "./continuous.ts";
 import type { SchedulingPolicy, ShareKind } from "./namespace.ts";
 import { hasRate } from "./partitions.ts";
+import { hasSchedule } from "./schedule.ts";
 import type { RecentWorks } from "./recent-work.ts";
 import { labelsLike, unmetRequirement } from "./worker-labels.ts";
 import { currentPriority, isLate } from "./timing.ts";
@@ -386,7 +387,9 @@ function reason(
     case "partitions":
       return `all partitions with work are held back by ${partitionRules(meta)}${untilText(held?.until ?? 0, now)}`;
     case "no_work":
-      return "has no available work units";
+      return hasSchedule(meta.schedule) && meta.nextRun === 0
+        ? "has no available work units, and its schedule has no more runs"
+        : "has no available work units";
     case "continuous_pending":
       return `generates no work unit while ${pending} are pending`;
     case "continuous_not_due":

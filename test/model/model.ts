@@ -1202,8 +1202,9 @@ export class Model {
       this.#supersede(unit);
       unit.tries = 0;
       unit.since = this.now;
-      // a unit that is reset must run, so it no longer expires
+      // a unit that is reset must run now
       unit.expires = 0;
+      unit.notBefore = Math.min(unit.notBefore, this.now);
       count++;
       this.#wait(unit);
     }

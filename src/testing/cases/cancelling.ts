@@ -86,6 +86,20 @@ export const cancelling: CaseGroup = {
       },
     },
     {
+      name: "a delayed unit that was cancelled and is reset is available at once",
+      async run(t) {
+        await t.spec("s", { retry: { attempts: 3, backoff: { kind: "fixed", delay: 600 } } });
+        await t.add("s", "tried");
+        await t.settle(await t.claimOne(), "error", { error: "no" });
+        await t.add("s", { name: "delayed", delayMs: 60_000 });
+        assert.deepEqual(await t.statuses("s"), { delayed: "delayed", tried: "delayed" });
+        assert.equal(await cancel(t, "delayed", "tried"), 2);
+        assert.equal(await t.c.resetWorkUnits(t.ns, "s", { all: true }), 2);
+        assert.deepEqual(await t.statuses("s"), { delayed: "available", tried: "available" });
+        assert.deepEqual(await t.claimNames({ number: 2 }), ["delayed", "tried"]);
+      },
+    },
+    {
       name: "what depends on a cancelled unit fails with it, and its queues hear of it",
       async run(t) {
         await t.spec("s");
