@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { Command, CommanderError, Help, Option } from "commander";
 import { didYouMean } from "../config/did-you-mean.ts";
 import { version } from "../daemon/version.ts";
-import { commands, groups, type CommandEntry } from "./commands.ts";
+import { commands, findCommand, groups, type CommandEntry } from "./commands.ts";
 import { Context, type GlobalOptions, type Session } from "./context.ts";
 import { exit, UsageError } from "./failure.ts";
 import { printError } from "./print-error.ts";
@@ -61,7 +61,10 @@ export async function runLine(session: Session, argv: readonly string[]): Promis
 /** Turns `help COMMAND` into `COMMAND --help`, which loads the command: its help is not known before. */
 function askingForHelp(argv: readonly string[]): string[] {
   const [first, word] = argv;
-  return first === "help" && word !== undefined && !word.startsWith("-") ? [word, "--help"] : [...argv];
+  if (first !== "help" || word === undefined) return [...argv];
+  if (word === "--help" || word === "-h") return ["--help"];
+  // a word that is no command is refused: with --help, it would print the help of the program
+  return findCommand(word) === undefined ? [word] : [word, "--help"];
 }
 
 function makeProgram(session: Session, onCode: (code: number) => void): Command {

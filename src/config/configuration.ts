@@ -172,6 +172,12 @@ export type DumpWord = (typeof dumpWords)[number];
  * what differs from the defaults. Secrets are replaced by stars.
  */
 export function dumpConfiguration(configuration: Configuration, what: DumpWord): string {
+  const values = shownConfiguration(configuration, what);
+  return Object.keys(values).length === 0 ? "{}\n" : stringify(values, { lineWidth: 0 });
+}
+
+/** The values of a dump. Secrets are stars. */
+export function shownConfiguration(configuration: Configuration, what: DumpWord): Record<string, unknown> {
   const defaults = defaultConfiguration();
   const from = what === "default" ? defaults : configuration;
   const shownSections: Record<string, unknown> = {};
@@ -186,8 +192,7 @@ export function dumpConfiguration(configuration: Configuration, what: DumpWord):
     }
     if (Object.keys(inside).length > 0) shownSections[section] = inside;
   }
-  const whole = { ...shownSections, ...(starred(from.application) as object) };
-  return Object.keys(whole).length === 0 ? "{}\n" : stringify(whole, { lineWidth: 0 });
+  return { ...shownSections, ...(starred(from.application) as object) };
 }
 
 /**

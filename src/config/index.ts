@@ -5,6 +5,7 @@ export {
   dumpWords,
   jobConfiguration,
   readConfiguration,
+  shownConfiguration,
   type Configuration,
   type ConfigurationRequest,
   type DumpWord,

@@ -334,6 +334,14 @@ describe("config", () => {
     );
     expect((await coordinate(["--dump-config", "everything"])).code).toBe(2);
     expect((await coordinate(["config", "--check"], bare)).out).toBe("coordinate.yaml: valid\n");
+    expect(JSON.parse((await coordinate(["config", "--check", "--json"], bare)).out)).toEqual({
+      file: "coordinate.yaml",
+      valid: true,
+    });
+    expect(JSON.parse((await coordinate(["config", "--json"], bare)).out)).toEqual(
+      parse((await coordinate(["config"], bare)).out),
+    );
+    expect(JSON.parse((await coordinate(["config", "--sources", "--json"], bare)).out)).toBeTypeOf("object");
   });
 
   test("the next address is asked where one does not answer", async () => {

@@ -105,7 +105,12 @@ const wrong: readonly [words: string, code: number, said: RegExp][] = [
   ["top --backend memory:", 2, /top needs a terminal/],
   ["lock --backend memory:", 2, /missing required argument/],
   ["lock take --backend memory:", 2, /lock take: expected a path/],
-  ["lock pick a --backend memory:", 2, /expected show, take, renew, release, clear/],
+  ["lock pick a --backend memory:", 2, /expected one of show, take, renew, release, clear, got pick/],
+  ["lock pick --backend memory:", 2, /expected one of show, take, renew, release, clear, got pick/],
+  ["lock take a --for 0s --backend memory:", 2, /--for: expected more than 0/],
+  ["tail --type attemps --backend memory:", 2, /--type: expected one of workSpecs, .* got attemps/],
+  ["schedules --next 0 --backend memory:", 2, /--next: expected a whole number of 1 or more/],
+  ["help sumary", 2, /no such command sumary; did you mean summary\?/],
   ["lock take [1] --backend memory:", 2, /expected a JSON list of labels/],
   ["lock take a --for long --backend memory:", 2, /--for: expected a time/],
   ["lock release a --owner me --backend memory:", 1, /cannot release/],
@@ -166,6 +171,7 @@ describe("asking for help", { concurrent: true }, () => {
   test.each([
     ["--help", /Work:[\s\S]*Inspect:[\s\S]*Workers:[\s\S]*Administration:[\s\S]*Options:[\s\S]*Examples:/],
     ["help", /Inspect:/],
+    ["help --help", /Inspect:/],
     ["help work_units", /Usage: coordinate work_units \[options\]/],
     ["work-units --help", /-s, --status <status>/],
     // each short option has one meaning

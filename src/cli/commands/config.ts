@@ -5,6 +5,7 @@ import {
   dumpConfiguration,
   dumpWords,
   reasonOf,
+  shownConfiguration,
   type Configuration,
   type DumpWord,
 } from "../../config/index.ts";
@@ -62,10 +63,11 @@ export default command<Options>({
     const configuration = await context.configuration();
     for (const warning of configuration.warnings) out.remark(show(warning));
     if (options.check === true) {
-      out.line(`${show(configuration.file ?? "no file")}: valid`);
+      if (out.json) out.printJson({ file: configuration.file, valid: true });
+      else out.line(`${show(configuration.file ?? "no file")}: valid`);
       return exit.done;
     }
-    const text = options.sources === true ? sources(configuration) : dumpConfiguration(configuration, word);
+    const text = (out.json ? jsonOf : textOf)(configuration, word, options.sources === true);
     if (options.output === undefined) out.stream.write(text);
     else {
       try {
@@ -83,6 +85,17 @@ async function printDaemon(context: Context): Promise<number> {
   if (rest === null) throw new CommandError(`${where}: a daemon shows its settings only over HTTP`);
   context.out.printJson(await rest.daemonConfig());
   return exit.done;
+}
+
+function textOf(configuration: Configuration, word: DumpWord, withSources: boolean): string {
+  return withSources ? sources(configuration) : dumpConfiguration(configuration, word);
+}
+
+function jsonOf(configuration: Configuration, word: DumpWord, withSources: boolean): string {
+  const shown = withSources
+    ? Object.fromEntries(configuration.sources)
+    : shownConfiguration(configuration, word);
+  return `${JSON.stringify(shown, null, 2)}\n`;
 }
 
 function sources({ file, sources: given }: Configuration): string {

@@ -157,7 +157,7 @@ const advice: Partial<Record<NonNullable<Explained["excluded"]>, (name: string) 
   breaker: (name) =>
     `It resumes by itself when a probe finishes, or now with coordinate resume ${name}. coordinate failures ${name} shows the errors.`,
   rate: (name) =>
-    `More units start then. The rate is set in the work spec; coordinate set ${name} shows its settings.`,
+    `More units start then. The rate is set in the work spec; coordinate work_spec ${name} --meta shows it.`,
   limit: () =>
     "More units start when units under that limit end or its rate allows it; see coordinate limits.",
   partitions: () => "More units start when units of these partitions end or their rates allow it.",

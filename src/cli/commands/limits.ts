@@ -32,7 +32,8 @@ Keys that are not given stay unchanged; 0 is unlimited.`,
         throw new UsageError("--delete takes the name of one limit and no settings");
       const [was] = await coordinate.deleteLimits(ns, [name]);
       if (was !== true) throw new CommandError(`no such limit ${quote(name)}`);
-      out.line(`Deleted ${quote(name)}.`);
+      if (out.json) out.printJson({ deleted: name });
+      else out.line(`Deleted ${quote(name)}.`);
       return exit.done;
     }
     let rows = await coordinate.listLimits(ns);

@@ -27,11 +27,14 @@ export default command<Options>({
       );
   },
   run: async (context, { args: [action, ...words], options }) => {
+    if (!actions.some((one) => one === action))
+      throw new UsageError(`expected one of ${actions.join(", ")}, got ${action ?? ""}`);
     const paths = words.map(readPath);
     if (paths.length === 0 && action !== "show")
       throw new UsageError(`lock ${action ?? ""}: expected a path`);
     const owner = options.owner ?? hostname();
     const timeoutMs = readDuration(options.for ?? "60", "--for");
+    if (timeoutMs === 0) throw new UsageError("--for: expected more than 0");
     const { out } = context;
     const { coordinate, ns } = await context.work();
     const settle = (refusal: LockRefusal | null, done: string): number => {
@@ -58,11 +61,9 @@ export default command<Options>({
         );
       case "release":
         return settle(await coordinate.unlock(ns, { owner, paths }), `${named}: released`);
-      case "clear":
+      default:
         for (const path of paths) await coordinate.clearLocks(ns, path);
         return settle(null, `${named}: cleared`);
-      default:
-        throw new UsageError(`expected ${actions.join(", ")}, got ${action ?? ""}`);
     }
   },
 });
@@ -91,8 +92,8 @@ async function showAll(context: Context): Promise<number> {
 const owner = (name: string | null): string => (name === null ? "(unlocked)" : quote(name));
 
 function refused({ path, owner }: LockRefusal, action: string): CommandError {
-  const holder =
-    owner === null ? "it is not locked, or a path above or below it is locked" : `${quote(owner)} holds it`;
+  const free = action === "take" ? "a path above or below it is locked" : "it is not locked";
+  const holder = owner === null ? free : `${quote(owner)} holds it`;
   return new CommandError(`${textOf(path)}: cannot ${action}: ${holder}`, "nothing was changed");
 }
 

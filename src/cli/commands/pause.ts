@@ -1,4 +1,5 @@
 /** `coordinate pause` and `coordinate resume`: stop and restart handing out units of work specs. */
+import { isTripped } from "../../core/index.ts";
 import { command, type CommandModule } from "../command.ts";
 import { show } from "../escape.ts";
 import { exit, UsageError } from "../failure.ts";
@@ -39,7 +40,8 @@ export const pausing = (paused: boolean): CommandModule =>
       const rows = await coordinate.getWorkSpecs(ns, names);
       for (const row of rows) {
         if (row === null) continue;
-        if (row.meta.paused !== paused) changed += 1;
+        // resuming closes a breaker as well
+        if (row.meta.paused !== paused || (!paused && isTripped(row.meta))) changed += 1;
         await coordinate.setWorkSpecMeta(ns, row.name, { paused });
       }
       if (paused)

@@ -1,5 +1,5 @@
 /** `coordinate retry`: makes units available again: by name, or all failed units. */
-import type { Coordinate, WorkUnitSelection } from "../../core/index.ts";
+import type { Coordinate, WorkUnitSelection, WorkUnitStatus } from "../../core/index.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";
@@ -28,7 +28,8 @@ export default command<Options>({
   define: (it) => {
     defineSelecting(defineNaming(it, "some"))
       .option("-a, --all", "all failed units; with -W - those of all work specs")
-      .option("--force", "also units that are running, which are taken from their workers");
+      .option("--force", "also units that are running, which are taken from their workers")
+      .addHelpText("after", "\nA delayed unit that is given by name becomes available at once.");
   },
   run: async (context, { args, options }) => {
     const { workSpec, units } = await readNaming(args, options);
@@ -45,10 +46,11 @@ export default command<Options>({
       throw new UsageError(
         "no units given: use their names, --all for all failed units, or --prefix, --label, --error or --since for some of them",
       );
+    const statuses: WorkUnitStatus[] = options.force === true ? ["failed", "pending"] : ["failed"];
     const count = isSelecting
-      ? await retrySelected(context, workSpec, { ...selected, statuses: ["failed"] })
+      ? await retrySelected(context, workSpec, { ...selected, statuses })
       : options.all === true
-        ? await retryAll(context, workSpec)
+        ? await retryAll(context, workSpec, statuses)
         : await retryNamed(context, workSpec, units, options);
     tell(context, count);
     return count === 0 && !context.compat ? exit.nothing : exit.done;
@@ -60,7 +62,11 @@ function tell({ out }: Context, count: number): void {
   else out.line(count === 0 ? "Nothing to do." : `Retried ${counted(count, "work unit")}.`);
 }
 
-async function retryAll(context: Context, workSpec: string): Promise<number> {
+async function retryAll(
+  context: Context,
+  workSpec: string,
+  statuses: readonly WorkUnitStatus[],
+): Promise<number> {
   const { coordinate, ns } = await context.work();
   const names: string[] = [];
   if (workSpec !== "-") {
@@ -71,18 +77,19 @@ async function retryAll(context: Context, workSpec: string): Promise<number> {
     if (!context.out.json && names.length > 0) context.out.line(names.map(show).join(" "));
   }
   let count = 0;
-  for (const name of names) count += await resetFailed(coordinate, ns, name, context.compat);
+  for (const name of names) count += await resetAll(coordinate, ns, name, statuses, context.compat);
   return count;
 }
 
-async function resetFailed(
+async function resetAll(
   coordinate: Coordinate,
   ns: string,
   name: string,
+  statuses: readonly WorkUnitStatus[],
   compat: boolean,
 ): Promise<number> {
   try {
-    return await coordinate.resetWorkUnits(ns, name, { statuses: ["failed"] });
+    return await coordinate.resetWorkUnits(ns, name, { statuses });
   } catch (error) {
     // with --compat a work spec that is missing, or was deleted after it was listed, is no error
     if (compat && (await coordinate.getWorkSpecs(ns, [name]))[0] === null) return 0;
@@ -115,8 +122,12 @@ async function retryNamed(
     if (force !== true) await refusePending(context, workSpec, units);
   }
   let count = 0;
-  for (let at = 0; at < units.length; at += namesAtOnce)
-    count += await coordinate.resetWorkUnits(ns, workSpec, { names: units.slice(at, at + namesAtOnce) });
+  for (let at = 0; at < units.length; at += namesAtOnce) {
+    const names = units.slice(at, at + namesAtOnce);
+    count += await coordinate.resetWorkUnits(ns, workSpec, { names });
+    if (!context.compat)
+      count += await coordinate.setWorkUnitDelays(ns, workSpec, { names, statuses: ["delayed"] }, 0);
+  }
   return count;
 }
 

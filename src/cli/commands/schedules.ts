@@ -15,7 +15,7 @@ export default command<{ next?: string }>({
       .option("--next <n>", `number of runs to show for each (default: ${defaultShown})`),
   run: async (context, { args, options }) => {
     const { out } = context;
-    const count = options.next === undefined ? defaultShown : readCount(options.next, "--next");
+    const count = options.next === undefined ? defaultShown : readCount(options.next, "--next", 1);
     const { coordinate, ns } = await context.work();
     const rows: WorkSpecRow[] = [];
     if (args.length > 0) for (const name of args) rows.push(await requireWorkSpec(context, name));

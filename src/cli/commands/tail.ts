@@ -14,10 +14,12 @@ import type { Context } from "../context.ts";
 import { totals } from "../counts.ts";
 import { quote, show } from "../escape.ts";
 import { every } from "../every.ts";
-import { exit } from "../failure.ts";
+import { exit, UsageError } from "../failure.ts";
 import { listed } from "../naming.ts";
 import { cut } from "../table.ts";
 import { counted, readCount, readDuration, time } from "../units.ts";
+
+const types = ["workSpecs", "workUnits", "attempts", "workers", "namespace"] as const;
 
 interface Options {
   count?: string;
@@ -31,7 +33,7 @@ export default command<Options>({
       .option("--for <time>", "stop after this time")
       .option(
         "--type <type>",
-        "only events of this type: workSpecs, workUnits, attempts, workers, namespace; may be repeated",
+        `only events of this type: ${types.join(", ")}; may be repeated`,
         repeatedWords,
       )
       .addHelpText(
@@ -41,6 +43,9 @@ export default command<Options>({
       );
   },
   run: async (context, { options }) => {
+    for (const type of options.type ?? [])
+      if (!types.some((one) => one === type))
+        throw new UsageError(`--type: expected one of ${types.join(", ")}, got ${type}`);
     const limits = new AbortController();
     const signal = AbortSignal.any([context.signal, limits.signal]);
     if (options.for !== undefined) {

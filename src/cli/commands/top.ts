@@ -249,7 +249,8 @@ function workerLines({ out }: Context, seen: Look, columns: number): string[] {
 /** The last visible line says how many are hidden. */
 function cropped(all: readonly string[], room: number, what: string): string[] {
   if (all.length <= room) return [...all];
-  return [...all.slice(0, Math.max(0, room - 1)), `… and ${count(all.length - room + 1)} more ${what}`];
+  const shown = Math.max(0, room - 1);
+  return [...all.slice(0, shown), `… and ${count(all.length - shown)} more ${what}`];
 }
 
 function foot({ out }: Context, view: View, columns: number): string {

@@ -90,7 +90,10 @@ export class Loader {
       outside = true;
     }
     const where = `the folders that this worker loads from (${this.#roots.join(", ")})`;
-    throw new LoadError(outside ? `module ${module} is outside ${where}` : `no module ${module} in ${where}`);
+    if (outside) throw new LoadError(`module ${module} is outside ${where}`);
+    // without ./ it is the name of a package
+    const isFile = this.#roots.some((root) => existing(path.resolve(root, module)) !== null);
+    throw new LoadError(`no module ${module} in ${where}${isFile ? `; did you mean ./${module}?` : ""}`);
   }
 }
 

@@ -136,7 +136,10 @@ export function actionSuite(stack: Stack): void {
       expect(await errorOf("./sums.mjs", "text")).toMatch(/export text of module .* is not a function/);
       expect(await errorOf("../../../package.json", "x")).toMatch(/outside the folders/);
       expect(await errorOf("/etc/passwd", "x")).toMatch(/outside the folders/);
-      expect(await errorOf("no-such-package", "x")).toMatch(/no module no-such-package/);
+      expect(await errorOf("no-such-package", "x")).toMatch(/no module no-such-package in .*\)$/);
+      expect(await errorOf("sums.mjs", "add")).toMatch(
+        /no module sums\.mjs in .*; did you mean \.\/sums\.mjs\?$/,
+      );
       expect(await (await jobs.schedule(fn("add"), { args: [1, 2] })).wait()).toBe(3);
     });
 
