@@ -276,6 +276,7 @@ export function explain(file: string, error: unknown): unknown {
   }
   if (error instanceof Error && "code" in error && typeof error.code === "string") {
     const reasons: Record<string, string> = {
+      ENOENT: "its directory does not exist",
       EACCES: "no permission",
       EPERM: "no permission",
       EROFS: "the file system is read-only",

@@ -278,6 +278,13 @@ const stories: readonly Story[] = [
       { run: "work_unit crawl e", out: /failed[^]*dependency c of work spec crawl failed/ },
       { run: "cancel crawl a b c", out: "Nothing to do: these units have already ended.\n", code: 2 },
       { run: "cancel crawl --all --json", json: { cancelled: 2 } },
+      {
+        run: "cancel crawl --all",
+        out: "Nothing to do: no such unit, or all have already ended.\n",
+        code: 2,
+      },
+      { run: `rpc addWorkUnits crawl '[{"name":"l1","labels":["red"]},{"name":"l2"}]'`, out: /l1/ },
+      { run: "work_units crawl --label red", out: "l1\n" },
     ],
   },
   {

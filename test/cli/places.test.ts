@@ -252,6 +252,8 @@ describe("with a daemon", { timeout: 120_000 }, () => {
     expect(made.out).toMatch(/copy\.sqlite: [\d.]+ KiB, checked\n$/);
     expect(statSync(copy).mode & 0o777).toBe(0o600);
     expect((await coordinate(`status crawl --backend sqlite:${copy}`)).out).toMatch(/"num_tasks": 3000/);
+    const nowhere = await coordinate(`backup ${place}/none/copy --backend ${store}`);
+    expect(nowhere.err).toMatch(/none\/copy: its directory does not exist\n$/);
     const again = await coordinate(`backup ${copy} --backend ${store}`);
     expect(again.code).toBe(1);
     expect(again.err).toMatch(/Name already exists/);

@@ -41,7 +41,10 @@ export default command<Options>({
     const by = options.by ?? userInfo().username;
     const cancelled = await coordinate.cancelWorkUnits(ns, workSpec, selection, { by, ...why });
     if (out.json) out.printJson({ cancelled });
-    else if (cancelled === 0) out.line("Nothing to do: these units have already ended.");
+    else if (cancelled === 0)
+      out.line(
+        `Nothing to do: ${units.length > 0 ? "these units have" : "no such unit, or all have"} already ended.`,
+      );
     else out.line(`Cancelled ${counted(cancelled, "work unit")}.`);
     return cancelled === 0 ? exit.nothing : exit.done;
   },

@@ -260,7 +260,7 @@ async function aboutWork(context: Context, tell: Tell, tellFirst: Tell): Promise
   tell(
     "work",
     "ok",
-    `${counted(tally.length, "work spec")}, ${count(sum("available"))} units available, ${count(sum("pending"))} pending`,
+    `${counted(tally.length, "work spec")}, ${counted(sum("available"), "unit")} available, ${count(sum("pending"))} pending`,
   );
   const failed = tally.filter(({ counts }) => counts.failed > 0);
   if (failed.length > 0) {

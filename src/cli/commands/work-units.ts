@@ -21,6 +21,7 @@ interface Options extends NamingOptions {
   status?: string[];
   limit?: string;
   prefix?: string;
+  label?: string;
   details?: boolean;
   all?: boolean;
   print0?: boolean;
@@ -41,6 +42,7 @@ export default command<Options>({
       .option("-n, --limit <n>", "maximum number of units (default: 100 on a terminal, else 1000)")
       .option("--all", "list all units")
       .option("--prefix <text>", "only units whose names begin with this text")
+      .option("--label <label>", "only units with this label")
       .option("--details", "show status, data and traceback")
       .option("-0, --print0", "print unescaped names, each followed by a zero byte");
   },
@@ -56,6 +58,7 @@ export default command<Options>({
     const query = {
       ...(statuses.length > 0 && { statuses }),
       ...(options.prefix !== undefined && { prefix: options.prefix }),
+      ...(options.label !== undefined && { label: options.label }),
     };
     const { shown, more } = await print(context, workSpec, query, limit, options);
     if (more) await tellMore(context, workSpec, query, shown);
@@ -72,7 +75,7 @@ export function readStatuses(words: readonly string[]): WorkUnitStatus[] {
   });
 }
 
-type Where = Pick<WorkUnitQuery, "statuses" | "prefix">;
+type Where = Pick<WorkUnitQuery, "statuses" | "prefix" | "label">;
 
 /** Prints each page before it fetches the next. */
 async function print(
@@ -138,11 +141,11 @@ function printDetails({ out }: Context, row: WorkUnitRow): void {
 
 const attempted = ({ attempts }: WorkUnitRow): string => `${attempts} attempt${attempts === 1 ? "" : "s"}`;
 
-/** The tally tells how many units are not shown; with a prefix they would have to be counted. */
+/** The tally tells how many units are not shown; with a prefix or a label they would have to be counted. */
 async function tellMore(context: Context, workSpec: string, where: Where, shown: number): Promise<void> {
   const { coordinate, ns } = await context.work();
   let left = "more";
-  if (where.prefix === undefined) {
+  if (where.prefix === undefined && where.label === undefined) {
     const row = (await coordinate.tally(ns)).find((one) => one.workSpec === workSpec);
     const counts: Partial<Record<WorkUnitStatus, number>> = row?.counts ?? {};
     const total = (where.statuses ?? workUnitStatuses).reduce(
