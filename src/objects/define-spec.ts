@@ -152,6 +152,10 @@ type Entry<Output> = Output extends readonly (infer Item)[]
     ? Data
     : never;
 
+/** The data of a unit that has none. It fits data without required keys. */
+// eslint-disable-next-line @typescript-eslint/no-generated-empty-object-type -- an interface would not fit `DataObject`
+export type NoData = Record<never, never>;
+
 /** A work spec whose units may have this data. */
 export interface SpecAccepting<Data> {
   readonly name: string;

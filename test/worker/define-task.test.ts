@@ -105,6 +105,7 @@ describe("a schema", () => {
     const refusal = { code: "bad_data", message: 'Bad data: work unit "u": url: expected text' };
     await expect(spec.addWorkUnit("u", untyped)).rejects.toMatchObject(refusal);
     await expect(spec.addWorkUnits([["u", untyped]])).rejects.toMatchObject(refusal);
+    // @ts-expect-error the data is missing
     await expect(t.ns.workSpec(checked).addWorkUnit("u")).rejects.toMatchObject(refusal);
     expect((await spec.counts()).available).toBe(0);
     expect((await spec.addWorkUnit("u", { url: "HTTP://A" })).data).toEqual({ url: "HTTP://A" });
