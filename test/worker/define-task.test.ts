@@ -87,6 +87,17 @@ describe("types", () => {
       defineSpec<Page, { output: [string, Words][] }>({ name: "x", then: count });
       defineSpec<Page, { output: string[] }>({ name: "x", then: count });
       defineSpec({ name: "x", then: count });
+      // @ts-expect-error the result is missing
+      defineTask(count, () => {});
+      // @ts-expect-error a result is missing in one case
+      defineTask(count, ({ data }) => (data.text === "" ? undefined : { words: 1 }));
+      // @ts-expect-error also in an async function
+      defineTask(count, () => Promise.resolve());
+      // without a return value, the data is the result
+      defineTask(defineSpec<Page, Page>({ name: "x" }), () => {});
+      defineTask(defineSpec<Page, { url?: string }>({ name: "x" }), async () => {});
+      defineTask(defineSpec<Page>({ name: "x" }), () => {});
+      defineTask(defineSpec<Page, object>({ name: "x" }), () => {});
       // @ts-expect-error not a task that defineTask made
       new Worker(t.ns, { tasks: [() => undefined] });
     };
@@ -155,7 +166,7 @@ describe("a list of tasks", () => {
   it.each([
     [[() => undefined], "tasks[0]: expected a task from defineTask; put other tasks into an object, by name"],
     [
-      [defineTask(count, () => undefined), defineTask(count, () => undefined)],
+      [defineTask(count, () => ({ words: 1 })), defineTask(count, () => ({ words: 2 }))],
       'tasks[1]: duplicate task "count"',
     ],
   ])("refuses %s", (tasks, message) => {
