@@ -55,6 +55,10 @@ describe("types", () => {
     const unit = await pages.addWorkUnit("a", { url: "http://a" });
     expectTypeOf(unit).toEqualTypeOf<WorkUnit<Page, Fetched>>();
     const { bytes } = await unit.result();
+    // the data of an attempt is what its unit was given, or the result
+    expectTypeOf(unit.activeAttempt!.data).toEqualTypeOf<Page | Fetched>();
+    expectTypeOf((await unit.attempts())[0]!.data).toEqualTypeOf<Page | Fetched>();
+    expect(unit.activeAttempt?.data).toMatchObject({ bytes: 3 });
     expectTypeOf(bytes).toBeNumber();
     expect(bytes).toBe(3);
     const [counted] = await counts.wait(["a"]);
