@@ -89,7 +89,19 @@ describe("types", () => {
       // @ts-expect-error nor in a list of pairs
       defineSpec<Page, { output: [string, { txt: string }][] }>({ name: "x", then: count });
       defineSpec<Page, { output: [string, Words][] }>({ name: "x", then: count });
+      // @ts-expect-error the units of names alone have no data
       defineSpec<Page, { output: string[] }>({ name: "x", then: count });
+      // @ts-expect-error nor have those of lists with a name alone
+      defineSpec<Page, { output: [string][] }>({ name: "x", then: count });
+      // @ts-expect-error results without output make no units
+      defineSpec<Page, { bytes: number }>({ name: "x", then: count });
+      defineSpec<Page, { bytes: number }>({ name: "x", then: "count" });
+      defineSpec<Page, { output: string[] }>({ name: "x", then: defineSpec({ name: "any" }) });
+      defineSpec<Page, { output: string[] }>({
+        name: "x",
+        then: defineSpec<{ tone?: string }>({ name: "any" }),
+      });
+      defineSpec<Page, { output?: Record<string, Words> } | { bytes: number }>({ name: "x", then: count });
       defineSpec({ name: "x", then: count });
       // @ts-expect-error the result is missing
       defineTask(count, () => {});
