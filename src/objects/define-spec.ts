@@ -107,7 +107,9 @@ export interface WorkSpecKeys<Result = DataObject> {
   };
   /** The times at which it makes units, by cron, every or at */
   schedule?: (
-    { cron: string; timezone?: string } | { every: number } | { at: readonly (number | string)[] }
+    | { cron: string; timezone?: string; every?: never; at?: never }
+    | { every: number; cron?: never; timezone?: never; at?: never }
+    | { at: readonly (number | string)[]; cron?: never; timezone?: never; every?: never }
   ) & {
     start?: number | string;
     end?: number | string;

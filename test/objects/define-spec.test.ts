@@ -66,6 +66,10 @@ describe("defineSpec", () => {
       void spec.addWorkUnits([["u"]]);
       // @ts-expect-error the data is missing
       void spec.addWorkUnits([{ name: "u" }]);
+      // @ts-expect-error one of cron, every and at
+      defineSpec<Mail>({ name: "mail", schedule: { cron: "* * * * *", every: 5 } });
+      // @ts-expect-error a time zone belongs to cron
+      defineSpec<Mail>({ name: "mail", schedule: { every: 5, timezone: "UTC" } });
     };
     expect(never).toBeTypeOf("function");
   });
