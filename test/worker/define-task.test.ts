@@ -114,6 +114,11 @@ describe("types", () => {
       defineTask(defineSpec<Page, { url?: string }>({ name: "x" }), async () => {});
       defineTask(defineSpec<Page>({ name: "x" }), () => {});
       defineTask(defineSpec<Page, object>({ name: "x" }), () => {});
+      // @ts-expect-error a result is an object, not a list
+      new Worker(t.ns, { tasks: { list: () => [1, 2] } });
+      // @ts-expect-error also from an async function
+      new Worker(t.ns, { tasks: { list: () => Promise.resolve([1, 2]) } });
+      new Worker(t.ns, { tasks: { fine: () => ({ length: 1 }), page: (): Page => ({ url: "" }) } });
       // @ts-expect-error not a task that defineTask made
       new Worker(t.ns, { tasks: [() => undefined] });
     };
