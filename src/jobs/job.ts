@@ -31,7 +31,7 @@ export type ErrorCategory = "NA" | "TIMEOUT" | "CRASH" | "HALTED" | "ERROR";
 /** The error of a job, for programs; `traceback` is the same as text for people. */
 export interface JobError {
   message: string;
-  /** The stack as text. */
+  /** The stack as text; after a crash, the end of the standard error of the process. */
   traceback: string;
   /** The innermost frame first; absent when there is no stack. */
   frames?: readonly JobErrorFrame[];

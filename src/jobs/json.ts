@@ -44,11 +44,16 @@ function copyObject(value: object, at: string, above: Set<object>): unknown {
   if (above.size >= deepest) throw new NotJsonError(`${at}: nested more than ${deepest} levels deep`);
   above.add(value);
   try {
+    // a Buffer has a toJSON that makes it an object of numbers, and the toJSON of an invalid Date returns null
+    if (ArrayBuffer.isView(value)) throw new NotJsonError(`${at}: a binary view is not JSON`);
+    if (value instanceof Date && Number.isNaN(value.getTime()))
+      throw new NotJsonError(`${at}: an invalid Date is not JSON`);
     if ("toJSON" in value && typeof value.toJSON === "function")
       return copy((value.toJSON as () => unknown)(), at, above);
     if (Array.isArray(value)) return value.map((item, i) => copy(item, `${at}[${i}]`, above));
-    const odd = oddKind(value);
-    if (odd !== null) throw new NotJsonError(`${at}: a ${odd} is not JSON`);
+    if (value instanceof Error) throw new NotJsonError(`${at}: an Error is not JSON; use its message`);
+    const odd = oddKinds.find((kind) => value instanceof kind);
+    if (odd !== undefined) throw new NotJsonError(`${at}: a ${odd.name} is not JSON`);
     const made: Record<string, unknown> = {};
     for (const [key, item] of Object.entries(value)) {
       if (item === undefined) continue;
@@ -70,8 +75,4 @@ function copyObject(value: object, at: string, above: Set<object>): unknown {
 }
 
 /** The kinds of object whose contents JSON would lose. */
-function oddKind(value: object): string | null {
-  for (const kind of [Map, Set, WeakMap, WeakSet, Promise, RegExp, ArrayBuffer])
-    if (value instanceof kind) return kind.name;
-  return ArrayBuffer.isView(value) ? "binary view" : null;
-}
+const oddKinds = [Map, Set, WeakMap, WeakSet, Promise, RegExp, ArrayBuffer, SharedArrayBuffer, Blob];

@@ -91,7 +91,7 @@ export interface WorkSpecKeys<Result = DataObject> {
   /** Maximum number of waiting units; adding more is refused with queue_full. 0 is unlimited */
   max_waiting?: number;
   /** The full name of the work spec that gets the outputs */
-  then?: string | SpecAccepting<OutputData<Result>>;
+  then?: string | NextSpec<Result>;
   /** Under the python policy: units of the next work spec go first */
   then_preempts?: boolean;
   /** The runtime of the jobs. A request that lists runtimes gets only units of work specs whose runtime is in the list */
@@ -107,7 +107,9 @@ export interface WorkSpecKeys<Result = DataObject> {
   };
   /** The times at which it makes units, by cron, every or at */
   schedule?: (
-    { cron: string; timezone?: string } | { every: number } | { at: readonly (number | string)[] }
+    | { cron: string; timezone?: string; every?: never; at?: never }
+    | { every: number; cron?: never; timezone?: never; at?: never }
+    | { at: readonly (number | string)[]; cron?: never; timezone?: never; every?: never }
   ) & {
     start?: number | string;
     end?: number | string;
@@ -138,7 +140,7 @@ const _everyKeyIsTyped: [
   ? true
   : false = true;
 
-/** The data of the units that a result's `output` makes; never for a result without `output`. */
+/** The data of the units that a result's `output` makes; empty for names without data, never for a result without `output`. */
 export type OutputData<Result> = string extends keyof Result
   ? never
   : Result extends { readonly output?: infer Output }
@@ -147,10 +149,29 @@ export type OutputData<Result> = string extends keyof Result
 type Entry<Output> = Output extends readonly (infer Item)[]
   ? Item extends readonly [string, infer Data extends object, ...unknown[]]
     ? Data
-    : never
+    : Item extends string | readonly [string, null?, ...unknown[]]
+      ? NoData
+      : never
   : Output extends Readonly<Record<string, infer Data>>
     ? Data
     : never;
+
+/** The data of a unit that has none. It fits data without required keys. */
+// eslint-disable-next-line @typescript-eslint/no-generated-empty-object-type -- an interface would not fit `DataObject`
+export type NoData = Record<never, never>;
+
+/** The work spec that gets the outputs of these results. */
+export type NextSpec<Result> = string extends keyof Result
+  ? SpecAccepting<never>
+  : [OutputData<Result>] extends [never]
+    ? ResultWithoutOutput
+    : SpecAccepting<OutputData<Result>>;
+
+/** Named in the compiler's message: without an `output` in the result, `then` has no effect. */
+interface ResultWithoutOutput {
+  readonly name: string;
+  readonly types: never;
+}
 
 /** A work spec whose units may have this data. */
 export interface SpecAccepting<Data> {

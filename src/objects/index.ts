@@ -15,6 +15,7 @@ export { Queue, type Message, type MessagesOptions } from "./queue.ts";
 export type { PageOptions, Scope } from "./scope.ts";
 export {
   WorkSpec,
+  type AddData,
   type AddManyOptions,
   type AddOptions,
   type AddProgress,

@@ -25,7 +25,7 @@ import {
   type WorkUnitQuery,
   type WorkUnitSelection,
 } from "../core/index.ts";
-import { checkSlips } from "./define-spec.ts";
+import { checkSlips, type NoData } from "./define-spec.ts";
 import { encode, encodeIfAny, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
 import { checkedBy, type StandardSchema } from "./standard-schema.ts";
 import { waitForEnds, type WaitForOptions } from "./waiting.ts";
@@ -34,13 +34,27 @@ import type { WorkUnit } from "./work-unit.ts";
 export type { WaitForOptions } from "./waiting.ts";
 
 /** The type of unit data when it is read: `DataObject` where the data may be any object. */
-export type ReadData<Data extends object> = object extends Data ? DataObject : Data;
+export type ReadData<Data extends object> = object extends Data
+  ? keyof Data extends never
+    ? DataObject
+    : Data
+  : Data;
 
 export type AddOptions = Omit<WorkUnitInput, "name" | "data">;
 
-/** A unit to add: an object, or a pair of name and data. */
+// a parameter of type `void` may be omitted
+/* eslint-disable @typescript-eslint/no-invalid-void-type */
+/** The data of a unit to add. It may be omitted if it has no required keys. */
+export type AddData<Data extends object> = Data | (NoData extends Data ? null | undefined | void : never);
+/* eslint-enable @typescript-eslint/no-invalid-void-type */
+
+/** A unit to add: an object, or a pair of name and data. The data may be omitted if it has no required keys. */
 export type NewWorkUnit<Data extends object = object> =
-  (Omit<WorkUnitInput, "data"> & { data?: Data | null }) | readonly [name: string, data?: Data | null];
+  | (Omit<WorkUnitInput, "data"> & { data: Data })
+  | readonly [name: string, data: Data]
+  | (NoData extends Data
+      ? (Omit<WorkUnitInput, "data"> & { data?: Data | null }) | readonly [name: string, data?: Data | null]
+      : never);
 
 export interface AddProgress {
   /** Units written so far. */
@@ -164,13 +178,13 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
   /** Adds one unit, or overwrites the unit of this name, and reads it back. */
   async addWorkUnit(
     name: string,
-    data?: Data | null,
+    data: AddData<Data>,
     options: AddOptions = {},
   ): Promise<WorkUnit<ReadData<Data>, Result>> {
     const { verbs, ns } = this.#scope;
     checkOptions("a work unit", options, unitOptions);
     await this.#check(name, data);
-    const unit = { ...options, name, data: encodeIfAny(data) };
+    const unit = { ...options, name, data: encodeIfAny(data as Data | null | undefined) };
     const added = only(await verbs.addWorkUnits(ns, this.#ref, [unit]));
     const row = only(await verbs.getWorkUnits(ns, this.#ref, [added.name]));
     if (row?.id !== added.id) throw new CoordinateError("gone", added.name);

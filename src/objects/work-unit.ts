@@ -143,9 +143,9 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
   }
 
   /** Pending, finished or failed; null while the unit waits. */
-  get activeAttempt(): Attempt<Given, Result> | null {
+  get activeAttempt(): Attempt<Given | Result, Result> | null {
     const { activeAttempt } = this.#row;
-    return activeAttempt === null ? null : this.#scope.attempt<Given, Result>(activeAttempt);
+    return activeAttempt === null ? null : this.#scope.attempt<Given | Result, Result>(activeAttempt);
   }
 
   /**
@@ -212,11 +212,11 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
   }
 
   /** Every attempt, in the order they were made. */
-  async attempts(): Promise<Attempt<Given, Result>[]> {
+  async attempts(): Promise<Attempt<Given | Result, Result>[]> {
     const { verbs, ns } = this.#scope;
     await this.refresh();
     const rows = await this.#seen(verbs.listUnitAttempts(ns, this.#ref, this.name));
-    return rows.map((row) => this.#scope.attempt<Given, Result>(row));
+    return rows.map((row) => this.#scope.attempt<Given | Result, Result>(row));
   }
 
   async setPriority(priority: number): Promise<this> {

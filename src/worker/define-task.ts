@@ -1,5 +1,5 @@
 /** Tasks with types for the data of their units and for their results. */
-import { isCoordinateError } from "../core/index.ts";
+import { isCoordinateError, type DataObject } from "../core/index.ts";
 import { checkedBy, type SpecDefinition } from "../objects/index.ts";
 import { fail, type Decision } from "./outcome.ts";
 import type { Unit, UnitContext, UnitTask } from "./task.ts";
@@ -9,10 +9,13 @@ export type DefinedTask = UnitTask & { readonly taskName: string };
 
 // `void` is the return type of functions that return nothing
 /* eslint-disable @typescript-eslint/no-invalid-void-type */
+/** A task that returns nothing makes the data of its unit the result: allowed where the data has the type of a result. */
+type Nothing<Data, Result> = [Data] extends [Result] ? void : DataObject extends Result ? void : never;
+
 export type TypedTask<Data extends object, Result extends object> = (
   unit: TypedUnit<Data, Result>,
   context: UnitContext,
-) => Promise<Result | Decision | void> | Result | Decision | void;
+) => Promise<Result | Decision | Nothing<Data, Result>> | Result | Decision | Nothing<Data, Result>;
 /* eslint-enable @typescript-eslint/no-invalid-void-type */
 
 /** A unit whose data has the type of its work spec. */

@@ -12,7 +12,13 @@ export type Task = UnitTask | BulkTask;
 
 // `void` is the return type of functions that return nothing
 /* eslint-disable @typescript-eslint/no-invalid-void-type */
-export type UnitResult = object | null | undefined | void;
+/** An object, encoded data or nothing. Arrays have an iterator and promises a tag: neither is a result. */
+export type UnitResult =
+  | (object & { readonly [Symbol.iterator]?: never; readonly [Symbol.toStringTag]?: never })
+  | Uint8Array
+  | null
+  | undefined
+  | void;
 /* eslint-enable @typescript-eslint/no-invalid-void-type */
 
 /**

@@ -72,6 +72,11 @@ describe("JSON", () => {
     [new Map(), "it: a Map"],
     [{ s: new Set() }, "it.s: a Set"],
     [new Uint8Array(1), "it: a binary view"],
+    [{ b: Buffer.from("b") }, "it.b: a binary view"],
+    [new Blob(["b"]), "it: a Blob"],
+    [new SharedArrayBuffer(1), "it: a SharedArrayBuffer"],
+    [[new Date(NaN)], "it[0]: an invalid Date"],
+    [{ e: new Error("no") }, "it.e: an Error"],
     [Promise.resolve(), "it: a Promise"],
   ])("%o is refused", (value, message) => {
     expect(() => jsonValue(value, "it")).toThrow(message);

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { closestName, workSpecKeys } from "../../src/core/index.ts";
-import { defineSpec, openMemory, type WorkSpec } from "../../src/index.ts";
+import { defineSpec, openMemory, type WorkSpec, type WorkUnit } from "../../src/index.ts";
 
 interface Mail {
   to: string;
@@ -58,8 +58,38 @@ describe("defineSpec", () => {
       void spec.addWorkUnit("u", {});
       // @ts-expect-error the value is not text
       void spec.addWorkUnits([["u", { to: 5 }]]);
+      // @ts-expect-error the data is missing
+      void spec.addWorkUnit("u");
+      // @ts-expect-error and null is none
+      void spec.addWorkUnit("u", null);
+      // @ts-expect-error the data is missing
+      void spec.addWorkUnits([["u"]]);
+      // @ts-expect-error the data is missing
+      void spec.addWorkUnits([{ name: "u" }]);
+      // @ts-expect-error one of cron, every and at
+      defineSpec<Mail>({ name: "mail", schedule: { cron: "* * * * *", every: 5 } });
+      // @ts-expect-error a time zone belongs to cron
+      defineSpec<Mail>({ name: "mail", schedule: { every: 5, timezone: "UTC" } });
     };
     expect(never).toBeTypeOf("function");
+  });
+
+  test("data without required keys may be omitted, and is read with its type", async () => {
+    const coordinate = openMemory();
+    const spec = await coordinate.namespace("n").setWorkSpec(defineSpec<Partial<Mail>>({ name: "mail" }));
+    await spec.addWorkUnits([["a"], { name: "b" }, ["c", null], { name: "d", data: { to: "a@b" } }]);
+    const unit = await spec.addWorkUnit("e", undefined, { priority: 1 });
+    expectTypeOf(unit).toEqualTypeOf<WorkUnit<Partial<Mail>>>();
+    expect((await spec.addWorkUnit("f")).data).toEqual({});
+    await coordinate.close();
+  });
+
+  test("a function for any work spec can add data of its type", () => {
+    const add = async <Data extends object>(spec: WorkSpec<Data>, data: Data): Promise<void> => {
+      await spec.addWorkUnit("u", data);
+      await spec.addWorkUnits([["u", data], { name: "v", data }]);
+    };
+    expect(add).toBeTypeOf("function");
   });
 
   test.each([

@@ -55,6 +55,10 @@ describe("types", () => {
     const unit = await pages.addWorkUnit("a", { url: "http://a" });
     expectTypeOf(unit).toEqualTypeOf<WorkUnit<Page, Fetched>>();
     const { bytes } = await unit.result();
+    // the data of an attempt is what its unit was given, or the result
+    expectTypeOf(unit.activeAttempt!.data).toEqualTypeOf<Page | Fetched>();
+    expectTypeOf((await unit.attempts())[0]!.data).toEqualTypeOf<Page | Fetched>();
+    expect(unit.activeAttempt?.data).toMatchObject({ bytes: 3 });
     expectTypeOf(bytes).toBeNumber();
     expect(bytes).toBe(3);
     const [counted] = await counts.wait(["a"]);
@@ -85,8 +89,36 @@ describe("types", () => {
       // @ts-expect-error nor in a list of pairs
       defineSpec<Page, { output: [string, { txt: string }][] }>({ name: "x", then: count });
       defineSpec<Page, { output: [string, Words][] }>({ name: "x", then: count });
+      // @ts-expect-error the units of names alone have no data
       defineSpec<Page, { output: string[] }>({ name: "x", then: count });
+      // @ts-expect-error nor have those of lists with a name alone
+      defineSpec<Page, { output: [string][] }>({ name: "x", then: count });
+      // @ts-expect-error results without output make no units
+      defineSpec<Page, { bytes: number }>({ name: "x", then: count });
+      defineSpec<Page, { bytes: number }>({ name: "x", then: "count" });
+      defineSpec<Page, { output: string[] }>({ name: "x", then: defineSpec({ name: "any" }) });
+      defineSpec<Page, { output: string[] }>({
+        name: "x",
+        then: defineSpec<{ tone?: string }>({ name: "any" }),
+      });
+      defineSpec<Page, { output?: Record<string, Words> } | { bytes: number }>({ name: "x", then: count });
       defineSpec({ name: "x", then: count });
+      // @ts-expect-error the result is missing
+      defineTask(count, () => {});
+      // @ts-expect-error a result is missing in one case
+      defineTask(count, ({ data }) => (data.text === "" ? undefined : { words: 1 }));
+      // @ts-expect-error also in an async function
+      defineTask(count, () => Promise.resolve());
+      // without a return value, the data is the result
+      defineTask(defineSpec<Page, Page>({ name: "x" }), () => {});
+      defineTask(defineSpec<Page, { url?: string }>({ name: "x" }), async () => {});
+      defineTask(defineSpec<Page>({ name: "x" }), () => {});
+      defineTask(defineSpec<Page, object>({ name: "x" }), () => {});
+      // @ts-expect-error a result is an object, not a list
+      new Worker(t.ns, { tasks: { list: () => [1, 2] } });
+      // @ts-expect-error also from an async function
+      new Worker(t.ns, { tasks: { list: () => Promise.resolve([1, 2]) } });
+      new Worker(t.ns, { tasks: { fine: () => ({ length: 1 }), page: (): Page => ({ url: "" }) } });
       // @ts-expect-error not a task that defineTask made
       new Worker(t.ns, { tasks: [() => undefined] });
     };
@@ -105,6 +137,7 @@ describe("a schema", () => {
     const refusal = { code: "bad_data", message: 'Bad data: work unit "u": url: expected text' };
     await expect(spec.addWorkUnit("u", untyped)).rejects.toMatchObject(refusal);
     await expect(spec.addWorkUnits([["u", untyped]])).rejects.toMatchObject(refusal);
+    // @ts-expect-error the data is missing
     await expect(t.ns.workSpec(checked).addWorkUnit("u")).rejects.toMatchObject(refusal);
     expect((await spec.counts()).available).toBe(0);
     expect((await spec.addWorkUnit("u", { url: "HTTP://A" })).data).toEqual({ url: "HTTP://A" });
@@ -154,7 +187,7 @@ describe("a list of tasks", () => {
   it.each([
     [[() => undefined], "tasks[0]: expected a task from defineTask; put other tasks into an object, by name"],
     [
-      [defineTask(count, () => undefined), defineTask(count, () => undefined)],
+      [defineTask(count, () => ({ words: 1 })), defineTask(count, () => ({ words: 2 }))],
       'tasks[1]: duplicate task "count"',
     ],
   ])("refuses %s", (tasks, message) => {

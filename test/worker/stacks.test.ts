@@ -205,7 +205,7 @@ for (const [name, open] of Object.entries(stacks))
     it("stops in order: what runs is finished, the rest is for others, and the records say so", async () => {
       const ns = fresh();
       await fill(ns, { name: "s", max_getwork: 5 }, 500);
-      const task = () => new Promise((resolve) => setTimeout(() => resolve(undefined), 2));
+      const task = () => new Promise<void>((resolve) => setTimeout(resolve, 2));
       const worker = start(ns, { concurrency: 2, tasks: { s: task } });
       await until("it works", () => worker.counts.finished > 20);
       await worker.stop();

@@ -53,6 +53,12 @@ export const aFunction = () => ({ call: () => 1 });
 export const notANumber = () => ({ ratio: NaN });
 /** @type {(code: number) => never} */
 export const exit = (code) => process.exit(code);
+/** Crashes its process by a rejection that nothing handles, after a lot of other output. */
+export const reject = () => {
+  console.error("noise ".repeat(10_000));
+  void Promise.reject(new Error("nobody awaited this"));
+  return delay(60_000);
+};
 export const kill = () => process.kill(process.pid, "SIGKILL");
 export const environment = () => process.env;
 export const pid = () => process.pid;

@@ -167,12 +167,16 @@ export function poolSuite(stack: Stack): void {
         expect((await (await jobs.schedule(fn("kill"))).settled()).error?.message).toMatch(
           /killed by SIGKILL/,
         );
+        const rejected = await (await jobs.schedule(fn("reject"))).settled();
+        expect(rejected.error?.traceback).toMatch(/^the process of the job exited with code 1\n/);
+        expect(rejected.error?.traceback).toContain("Error: nobody awaited this\n    at reject ");
+        expect(rejected.error?.traceback.length).toBeLessThan(5000);
         const after = await (await jobs.schedule(fn("pid"))).wait();
         expect(after).not.toBe(before);
         // the error is sent at once, without awaiting it, and with each heartbeat: an earlier heartbeat may arrive after it
         const told = async (): Promise<string> =>
           (await jobs.workers.list({ running: true }))[0]?.error ?? "";
-        await expect.poll(told, { timeout: 20_000 }).toMatch(/SIGKILL|code 3/);
+        await expect.poll(told, { timeout: 20_000 }).toMatch(/SIGKILL|code [13]/);
         for await (const event of pool.events()) {
           if (event.category !== "E") continue;
           expect(event.data.message).toMatch(/code 3/);
