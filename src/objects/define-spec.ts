@@ -156,7 +156,8 @@ type Entry<Output> = Output extends readonly (infer Item)[]
     ? Data
     : never;
 
-/** The data of a unit that has none. It fits data without required keys. A type: an interface would not fit `DataObject`. */
+/** The data of a unit that has none. It fits data without required keys. */
+// eslint-disable-next-line @typescript-eslint/no-generated-empty-object-type -- an interface would not fit `DataObject`
 export type NoData = Record<never, never>;
 
 /** The work spec that gets the outputs of these results. */
