@@ -15,7 +15,7 @@ export {
 } from "./load.ts";
 export { openSource, type Source } from "./source.ts";
 export { exportLines, exportVersion, type ExportCounts, type ExportOptions } from "./export.ts";
-export { importLines, type ImportOptions } from "./import.ts";
+export { importLines, type ImportOptions, type ImportResult } from "./import.ts";
 export { contentHash } from "./manifest.ts";
 export {
   acceptReplay,
