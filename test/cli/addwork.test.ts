@@ -1,0 +1,35 @@
+/** `addwork` and `export`, run in this process on an SQLite file. */
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, beforeEach, expect, test } from "vitest";
+import { encodeData, Engine } from "../../src/core/index.ts";
+import { openSqlite } from "../../src/sqlite/index.ts";
+import { run, type Ran } from "./in-process.ts";
+
+const place = mkdtempSync(path.join(tmpdir(), "coordinate-addwork-"));
+afterAll(() => rmSync(place, { recursive: true, force: true }));
+let files = 0;
+let store = "";
+const line = (words: string, input = "", env: Record<string, string> = {}): Promise<Ran> =>
+  run(["--backend", `sqlite:${store}`, ...words.split(" ")], { XDG_STATE_HOME: place, ...env }, input);
+
+beforeEach(async () => {
+  store = path.join(place, `${files++}.sqlite`);
+  const engine = new Engine(await openSqlite(store));
+  await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+  await engine.close();
+});
+
+test("export to - is standard output, with nothing else on it", async () => {
+  await line("addwork s -u -", '"a"\n');
+  const { code, out } = await line("export -o -");
+  expect(code).toBe(0);
+  expect(
+    out
+      .trim()
+      .split("\n")
+      .map((one) => (JSON.parse(one) as { kind: string }).kind),
+  ).toEqual(["export", "spec", "unit", "end"]);
+  expect(existsSync("-")).toBe(false);
+});
