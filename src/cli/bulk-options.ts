@@ -1,6 +1,6 @@
 /** The shared options of commands that read units in bulk. */
 import { createHash, randomUUID } from "node:crypto";
-import { realpathSync } from "node:fs";
+import { accessSync, constants, mkdirSync, realpathSync } from "node:fs";
 import { homedir } from "node:os";
 import path from "node:path";
 import {
@@ -17,6 +17,7 @@ import {
   type LoadResult,
   type Source,
 } from "../bulk/index.ts";
+import { reasonOf } from "../config/index.ts";
 import { conflictPolicies, type ConflictPolicy } from "../core/index.ts";
 import { repeated, type Command } from "./command.ts";
 import type { Context } from "./context.ts";
@@ -76,6 +77,18 @@ export function stateFile(env: Context["env"], kind: string, identity: string): 
   const home = env.XDG_STATE_HOME ?? path.join(env.HOME ?? homedir(), ".local", "state");
   const hash = createHash("sha256").update(identity).digest("hex").slice(0, 24);
   return path.join(home, "coordinate", kind, hash);
+}
+
+/** Fails before anything is sent when a state file cannot be written, as in a container with a read-only file system. */
+export function requireWritable(file: string, instead: string): string {
+  const folder = path.dirname(path.resolve(file));
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    accessSync(folder, constants.W_OK);
+  } catch (error) {
+    throw new CommandError(`${show(file)}: ${reasonOf(error)}`, instead);
+  }
+  return file;
 }
 
 export interface BulkInput {
@@ -198,6 +211,10 @@ function openJournal(
     typeof options.journal === "string"
       ? options.journal
       : stateFile(context.env, "loads", JSON.stringify([identity, target]));
+  requireWritable(
+    file,
+    "use --journal FILE to record the progress elsewhere, or --no-journal to load without --resume",
+  );
   const header = {
     load: randomUUID(),
     input: identity,

@@ -33,3 +33,14 @@ test("export to - is standard output, with nothing else on it", async () => {
   ).toEqual(["export", "spec", "unit", "end"]);
   expect(existsSync("-")).toBe(false);
 });
+
+test("a state directory that cannot be written is named, with the options that help", async () => {
+  // root may write everywhere but below a file
+  const env = { XDG_STATE_HOME: store };
+  const { code, err } = await line("addwork s -u -", '"a"\n', env);
+  expect(code).toBe(1);
+  expect(err).toMatch(/not a directory; use --journal FILE .*, or --no-journal /);
+  expect((await line("addwork s -u - --no-journal", '"a"\n', env)).code).toBe(0);
+  expect((await line("addwork s -u - --sync", '"a"\n', env)).err).toMatch(/--manifest FILE/);
+  expect((await line("addwork s -u - --sync --dry-run", '"a"\n', env)).code).toBe(0);
+});

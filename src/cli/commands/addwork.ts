@@ -1,7 +1,15 @@
 /** `coordinate addwork`: adds units to a work spec, from a file of any length. */
 import path from "node:path";
 import { readEntries, syncUnits, type SyncResult } from "../../bulk/index.ts";
-import { BadLines, defineBulk, openInput, runLoad, stateFile, type BulkOptions } from "../bulk-options.ts";
+import {
+  BadLines,
+  defineBulk,
+  openInput,
+  requireWritable,
+  runLoad,
+  stateFile,
+  type BulkOptions,
+} from "../bulk-options.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote } from "../escape.ts";
@@ -62,6 +70,9 @@ async function runSync(context: Context, workSpec: string, options: Options): Pr
     throw new UsageError("--on-conflict does not apply to --sync, which compares existing units itself");
   const { coordinate, ns } = await context.work();
   const { where } = await context.opened();
+  const manifest =
+    options.manifest ?? stateFile(context.env, "manifests", JSON.stringify([where, ns, workSpec]));
+  if (options.dryRun !== true) requireWritable(manifest, "use --manifest FILE to record the list elsewhere");
   const input = await openInput(context, options);
   const { source, format, formatOptions } = input;
   let listed = 0;
@@ -74,8 +85,7 @@ async function runSync(context: Context, workSpec: string, options: Options): Pr
   try {
     const result = await syncUnits({ coordinate, ns, workSpec }, readEntries(source, format, formatOptions), {
       name: source.name,
-      manifest:
-        options.manifest ?? stateFile(context.env, "manifests", JSON.stringify([where, ns, workSpec])),
+      manifest,
       prune: options.prune === true,
       allowEmpty: options.yes === true,
       dryRun: options.dryRun === true,
