@@ -44,3 +44,13 @@ test("a state directory that cannot be written is named, with the options that h
   expect((await line("addwork s -u - --sync", '"a"\n', env)).err).toMatch(/--manifest FILE/);
   expect((await line("addwork s -u - --sync --dry-run", '"a"\n', env)).code).toBe(0);
 });
+
+test("units that are stored before a refused one in the same request are counted", async () => {
+  const input = '"a"\n"b"\n{"name":"c","dependencies":["missing"]}\n"d"\n';
+  const { code, err } = await line("addwork s -u -", input);
+  expect(code).toBe(1);
+  expect(err).toMatch(/standard input:3: .*; 2 units stored; --resume continues/);
+  expect((await line("work_units s")).out).toBe("a\nb\n");
+  const rest = await line("addwork s -u - --resume", input.replace("missing", "a"));
+  expect(rest.out).toMatch(/^4 units from .*: 2 new, 2 replaced;/);
+});
