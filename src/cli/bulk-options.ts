@@ -4,6 +4,7 @@ import { accessSync, constants, mkdirSync, realpathSync } from "node:fs";
 import { homedir } from "node:os";
 import path from "node:path";
 import {
+  columnTargets,
   findFormat,
   formats,
   Journal,
@@ -11,6 +12,7 @@ import {
   openSource,
   readEntries,
   readMapping,
+  standardInput,
   type BadEntry,
   type Format,
   type FormatOptions,
@@ -50,7 +52,7 @@ export function defineBulk(command: Command): Command {
     .option("--format <format>", `${formats.join(", ")}; detected if not given`)
     .option(
       "--column <target=column>",
-      "CSV and lines of JSON: name, priority, delay or data.KEY = COLUMN[:TYPE]; may be repeated",
+      `CSV and lines of JSON: ${columnTargets} = COLUMN[:TYPE]; may be repeated`,
       repeated,
     )
     .option("--delimiter <text>", "CSV: field separator, \\t for a tab (default: a comma)")
@@ -119,6 +121,9 @@ export async function openInput(context: Context, options: BulkOptions): Promise
     identity: file === "-" ? "-" : realpathSync(file),
   };
 }
+
+/** The name of an input in a sentence. */
+export const quoteSource = (name: string): string => (name === standardInput ? name : quote(name));
 
 /** Counts bad lines and prints the first 20. */
 export class BadLines {
@@ -290,7 +295,7 @@ function report(
   ];
   const speed = seconds > 0 && units > resumed ? `, ${rate((units - resumed) / seconds)}` : "";
   out.line(
-    `${complete ? "" : "interrupted: "}${counted(units, "unit")} from ${quote(name)}: ${parts.join(", ")}; ${duration(seconds * 1000)}${speed}`,
+    `${complete ? "" : "interrupted: "}${counted(units, "unit")} from ${quoteSource(name)}: ${parts.join(", ")}; ${duration(seconds * 1000)}${speed}`,
   );
   if (!complete) out.remark("--resume continues from there");
 }

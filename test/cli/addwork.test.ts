@@ -22,7 +22,7 @@ beforeEach(async () => {
 });
 
 test("export to - is standard output, with nothing else on it", async () => {
-  await line("addwork s -u -", '"a"\n');
+  expect((await line("addwork s -u -", '"a"\n')).out).toMatch(/^1 unit from standard input: /);
   const { code, out } = await line("export -o -");
   expect(code).toBe(0);
   expect(
@@ -53,4 +53,11 @@ test("units that are stored before a refused one in the same request are counted
   expect((await line("work_units s")).out).toBe("a\nb\n");
   const rest = await line("addwork s -u - --resume", input.replace("missing", "a"));
   expect(rest.out).toMatch(/^4 units from .*: 2 new, 2 replaced;/);
+});
+
+test("the help lists everything that a column may be", async () => {
+  const { out } = await line("addwork --help");
+  expect(out.replace(/\s+/g, " ")).toContain(
+    "name, priority, delay, deadline, expires, partition or data.KEY = COLUMN[:TYPE]",
+  );
 });

@@ -5,6 +5,7 @@ import {
   BadLines,
   defineBulk,
   openInput,
+  quoteSource,
   requireWritable,
   runLoad,
   stateFile,
@@ -12,7 +13,6 @@ import {
 } from "../bulk-options.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
-import { quote } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
 import { defineNaming, readOneSpec, requireWorkSpec, type NamingOptions } from "../naming.ts";
 import { Progress } from "../progress.ts";
@@ -125,5 +125,5 @@ function reportSync(context: Context, name: string, result: SyncResult, { dryRun
       : `${count(vanished)} stored but not in the list`,
     ...(bad > 0 ? [counted(bad, "bad line")] : []),
   ];
-  out.line(`${counted(listed, "unit")} in ${quote(name)}: ${parts.join(", ")}`);
+  out.line(`${counted(listed, "unit")} in ${quoteSource(name)}: ${parts.join(", ")}`);
 }

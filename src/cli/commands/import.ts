@@ -1,8 +1,9 @@
 /** `coordinate import`: restores what `export` wrote. */
 import path from "node:path";
 import { importLines, openSource } from "../../bulk/index.ts";
+import { quoteSource } from "../bulk-options.ts";
 import { command } from "../command.ts";
-import { quote, show } from "../escape.ts";
+import { show } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
 import { Progress } from "../progress.ts";
 import { counted } from "../units.ts";
@@ -33,7 +34,7 @@ export default command<{ merge?: boolean; quiet?: boolean }>({
       if (context.out.json) context.out.printJson(result);
       else
         context.out.line(
-          `${counted(result.specs, "work spec")} and ${counted(result.units, "unit")} from ${quote(source.name)}`,
+          `${counted(result.specs, "work spec")} and ${counted(result.units, "unit")} from ${quoteSource(source.name)}`,
         );
       return exit.done;
     } catch (error) {
