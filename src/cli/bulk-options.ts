@@ -14,6 +14,7 @@ import {
   readMapping,
   standardInput,
   type BadEntry,
+  type Entries,
   type Format,
   type FormatOptions,
   type LoadResult,
@@ -36,6 +37,8 @@ export interface BulkOptions {
   /** False: `--no-header`. */
   header?: boolean;
   batch?: string;
+  inBatch?: string;
+  label?: string[];
   inFlight?: string;
   keepGoing?: boolean;
   onConflict?: string;
@@ -59,6 +62,8 @@ export function defineBulk(command: Command): Command {
     .option("--no-header", "CSV: the first record is a unit, not a header; columns are numbered from 1")
     .option("--batch <n>", "units per request (default: 1000)")
     .option("--in-flight <n>", "concurrent requests (default: 4)")
+    .option("--in-batch <name>", "put the units into this batch, unless their line names another")
+    .option("--label <label>", "give the units this label; may be repeated", repeated)
     .option("--keep-going", "skip bad lines and report them")
     .option(
       "--on-conflict <policy>",
@@ -151,7 +156,12 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
   const input = await openInput(context, options);
   const { source, format, formatOptions } = input;
   try {
-    const settings = JSON.stringify([format, formatOptions.csv]);
+    const { inBatch, label = [] } = options;
+    const settings = JSON.stringify([
+      format,
+      formatOptions.csv,
+      ...(inBatch !== undefined || label.length > 0 ? [inBatch, label] : []),
+    ]);
     const journal = openJournal(context, options, input, JSON.stringify([where, ns, workSpec]), settings);
     const from = journal?.mark.position ?? 0;
     let units = journal?.mark.units ?? 0;
@@ -167,7 +177,7 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
     try {
       result = await loadUnits(
         { coordinate, ns, workSpec },
-        readEntries(source, format, { ...formatOptions, ...(from > 0 && { from }) }),
+        withLabels(readEntries(source, format, { ...formatOptions, ...(from > 0 && { from }) }), options),
         {
           name: source.name,
           load: randomUUID(),
@@ -199,6 +209,19 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
   } finally {
     source.close();
   }
+}
+
+/** Adds the batch and the labels of the command line to the units. */
+async function* withLabels(entries: Entries, { inBatch, label = [] }: BulkOptions): Entries {
+  for await (const some of entries)
+    yield some.map((entry) => ({
+      ...entry,
+      units: entry.units.map((unit) => ({
+        ...(inBatch !== undefined && { batch: inBatch }),
+        ...unit,
+        ...(label.length > 0 && { labels: [...(unit.labels ?? []), ...label] }),
+      })),
+    }));
 }
 
 function openJournal(
@@ -242,7 +265,7 @@ function openJournal(
     throw new CommandError(`${file}: this journal belongs to a load into another work spec or server`);
   if (before.header.options !== settings)
     throw new CommandError(
-      `${file}: the earlier load read its input with other options (--format, --column)`,
+      `${file}: the earlier load read its input with other options (--format, --column, --in-batch, --label)`,
     );
   context.out.remark(`${show(source.name)}: continuing after ${units}`);
   return before;

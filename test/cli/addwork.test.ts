@@ -61,3 +61,15 @@ test("the help lists everything that a column may be", async () => {
     "name, priority, delay, deadline, expires, partition or data.KEY = COLUMN[:TYPE]",
   );
 });
+
+test("units get a batch and labels from the command line", async () => {
+  const input = '"a"\n{"name":"b","labels":["own"],"batch":"other"}\n';
+  expect((await line("addwork s -u - --in-batch night --label x --label y", input)).code).toBe(0);
+  const units = JSON.parse((await line("work_units s --details --json")).out) as { labels: string[] }[];
+  expect(units.map(({ labels }) => labels)).toEqual([
+    ["batch:night", "x", "y"],
+    ["batch:other", "own", "x", "y"],
+  ]);
+  const wrong = await line("addwork s -u - --sync --label x", input);
+  expect([wrong.code, wrong.err]).toEqual([2, expect.stringContaining("do not apply to --sync")]);
+});

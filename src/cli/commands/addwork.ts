@@ -68,6 +68,8 @@ async function runSync(context: Context, workSpec: string, options: Options): Pr
     );
   if (options.onConflict !== undefined)
     throw new UsageError("--on-conflict does not apply to --sync, which compares existing units itself");
+  if (options.inBatch !== undefined || options.label !== undefined)
+    throw new UsageError("--in-batch and --label do not apply to --sync, which leaves unchanged units alone");
   const { coordinate, ns } = await context.work();
   const { where } = await context.opened();
   const manifest =
