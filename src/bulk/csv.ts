@@ -16,8 +16,8 @@ export interface CsvOptions {
   /** Whether the first record names the columns; true when absent. */
   header?: boolean;
   /**
-   * What the columns are used for; see `readMapping`. When absent: `name` (or `key`), `priority`, `delay`, `partition`, and the
-   * rest is data.
+   * What the columns are used for; see `readMapping`. When absent: `name` (or `key`), `priority`, `delay`, `deadline`, `expires` and
+   * `partition` are fields of the unit, and the rest is data.
    */
   mapping?: readonly ColumnMapping[];
 }
@@ -25,8 +25,16 @@ export interface CsvOptions {
 const types = ["text", "number", "boolean", "json"] as const;
 type ColumnType = (typeof types)[number];
 
+const numbers = ["priority", "delay", "deadline", "expires"] as const;
+type NumberTarget = (typeof numbers)[number];
+const fieldTargets: readonly string[] = ["name", ...numbers, "partition"];
+const isField = (target: string): boolean => fieldTargets.includes(target);
+
+/** What a column may be used for, for messages. */
+export const columnTargets = `${fieldTargets.join(", ")} or data.KEY`;
+
 export interface ColumnMapping {
-  /** `name`, `priority`, `delay`, `deadline`, `expires`, `partition` or `data.KEY`. */
+  /** One of `columnTargets`. */
   target: string;
   /** The name of a column, or its number from 1. */
   column: string;
@@ -37,10 +45,9 @@ export interface ColumnMapping {
 export function readMapping(text: string): ColumnMapping {
   const [, target = "", column = "", type = "text"] =
     /^([^=]+)=(.+?)(?::(text|number|boolean|json))?$/.exec(text) ?? [];
-  const known = /^(name|priority|delay|deadline|expires|partition|data\..+)$/s.test(target);
-  if (!known)
+  if (!isField(target) && !/^data\../s.test(target))
     throw new BulkError(
-      `${text}: expected TARGET=COLUMN[:TYPE], where the target is name, priority, delay, deadline, expires, partition or data.KEY and the type is one of ${types.join(", ")}`,
+      `${text}: expected TARGET=COLUMN[:TYPE], where the target is ${columnTargets} and the type is one of ${types.join(", ")}`,
     );
   return { target, column, type: type as ColumnType };
 }
@@ -120,10 +127,19 @@ function fieldsOf(name: string, columns: readonly string[], { mapping }: CsvOpti
         }))
       : mapping.map(({ column, target, type }) => {
           const index = find(column);
+          if (columns.lastIndexOf(column) > index)
+            throw new BulkError(`${name}: two columns are called ${column}; use the number of one`);
           if (index < 0 || index >= columns.length)
             throw new BulkError(`${name}: no such column ${column}${didYouMean(column, columns)}`);
           return { index, column, target, type };
         });
+  // spreadsheets write empty columns without a name
+  const targets = fields.map(({ target }) => target).filter((target) => target !== "data.");
+  const twice = targets.find((target, i) => targets.indexOf(target) < i);
+  if (twice !== undefined)
+    throw new BulkError(
+      `${name}: two columns for ${twice}; choose the columns with --column TARGET=COLUMN, by name or number`,
+    );
   if (!fields.some(({ target }) => target === "name"))
     throw new BulkError(
       `${name}: no column for the name; choose one of ${columns.slice(0, 20).join(", ")} with --column name=COLUMN`,
@@ -134,7 +150,7 @@ function fieldsOf(name: string, columns: readonly string[], { mapping }: CsvOpti
 function usualTarget(column: string, index: number, columns: readonly string[]): string {
   const isNumbered = columns.every((one, i) => one === String(i + 1));
   if (isNumbered) return index === 0 ? "name" : `data.${column}`;
-  if (/^(name|priority|delay|partition)$/.test(column)) return column;
+  if (isField(column)) return column;
   return column === "key" && !columns.includes("name") ? "name" : `data.${column}`;
 }
 
@@ -177,9 +193,6 @@ function unitOf(record: readonly string[], fields: readonly Field[]): WorkUnitIn
   }
   return hasData ? { ...unit, data: encodeData(data) } : unit;
 }
-
-const numbers = ["priority", "delay", "deadline", "expires"] as const;
-type NumberTarget = (typeof numbers)[number];
 
 export const isNumber = (target: string): target is NumberTarget =>
   (numbers as readonly string[]).includes(target);

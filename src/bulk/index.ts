@@ -1,5 +1,5 @@
 export { BulkError } from "./bulk-error.ts";
-export { readMapping, type ColumnMapping, type CsvOptions } from "./csv.ts";
+export { columnTargets, readMapping, type ColumnMapping, type CsvOptions } from "./csv.ts";
 export type { Entries, Entry } from "./entry.ts";
 export { findFormat, formats, readEntries, type Format, type FormatOptions } from "./format.ts";
 export { Journal, type JournalHeader } from "./journal.ts";
@@ -13,9 +13,9 @@ export {
   type LoadStep,
   type LoadTarget,
 } from "./load.ts";
-export { openSource, type Source } from "./source.ts";
+export { openSource, standardInput, type Source } from "./source.ts";
 export { exportLines, exportVersion, type ExportCounts, type ExportOptions } from "./export.ts";
-export { importLines, type ImportOptions } from "./import.ts";
+export { importLines, type ImportOptions, type ImportResult } from "./import.ts";
 export { contentHash } from "./manifest.ts";
 export {
   acceptReplay,

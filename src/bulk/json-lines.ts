@@ -67,6 +67,10 @@ const fields: ReadonlySet<string> = new Set([
   "partition",
   "deadline",
   "expires",
+  "labels",
+  "queues",
+  "batch",
+  "maxRetries",
 ]);
 
 const nameless =

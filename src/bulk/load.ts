@@ -229,7 +229,15 @@ class Load {
     } else {
       const uncertain = journal?.sentAt(chunk.number);
       journal?.sent({ sent: chunk.number, at: clock.now(), checksum: chunk.checksum });
-      const added = await this.#add(chunk, uncertain);
+      const added = { units: 0, created: 0, bad: chunk.bad };
+      try {
+        await this.#add(chunk, uncertain, added);
+      } catch (error) {
+        // part of the chunk may be stored; the journal has only whole chunks
+        this.#count(added.units, added.created, added.bad);
+        onProgress?.({ ...this.#progress, bytes: this.#bytes });
+        throw error;
+      }
       const done = { done: chunk.number, position: chunk.position, checksum: chunk.checksum, ...added };
       journal?.done(done);
       this.#count(added.units, added.created, added.bad);
@@ -244,7 +252,8 @@ class Load {
     this.#progress.bad += bad;
   }
 
-  async #add(chunk: Chunk, uncertain: ChunkSent | undefined): Promise<LoadProgress> {
+  /** Adds up in `result` what is stored, also when it fails. */
+  async #add(chunk: Chunk, uncertain: ChunkSent | undefined, result: LoadProgress): Promise<void> {
     const { journal, load, clock } = this.#options;
     const id = `${journal?.header.load ?? load}.${chunk.number}.${chunk.checksum}`;
     let { units, lines } = chunk;
@@ -254,9 +263,8 @@ class Load {
       units = todo.map((i) => chunk.units[i]!);
       lines = todo.map((i) => chunk.lines[i]!);
     }
-    const result = { units: chunk.units.length - units.length, created: 0, bad: chunk.bad };
+    result.units += chunk.units.length - units.length;
     if (units.length > 0) await this.#addAll(units, lines, id, result);
-    return result;
   }
 
   /** Adds all units. If the server refuses them, adds each half separately, down to the unit that is to blame. */

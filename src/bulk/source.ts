@@ -23,9 +23,12 @@ export interface Source {
   close(): void;
 }
 
+/** The name of the source that reads `stdin`. */
+export const standardInput = "standard input";
+
 /** Opens a file, or `stdin` for `-`. Throws a `BulkError` when the file cannot be opened. */
 export function openSource(file: string, stdin: Readable): Source {
-  if (file === "-") return new Input("standard input", null, stdin, "");
+  if (file === "-") return new Input(standardInput, null, stdin, "");
   let size: number | null;
   try {
     const stat = statSync(file);

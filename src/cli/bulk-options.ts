@@ -1,9 +1,10 @@
 /** The shared options of commands that read units in bulk. */
 import { createHash, randomUUID } from "node:crypto";
-import { realpathSync } from "node:fs";
+import { accessSync, constants, mkdirSync, realpathSync } from "node:fs";
 import { homedir } from "node:os";
 import path from "node:path";
 import {
+  columnTargets,
   findFormat,
   formats,
   Journal,
@@ -11,12 +12,15 @@ import {
   openSource,
   readEntries,
   readMapping,
+  standardInput,
   type BadEntry,
+  type Entries,
   type Format,
   type FormatOptions,
   type LoadResult,
   type Source,
 } from "../bulk/index.ts";
+import { reasonOf } from "../config/index.ts";
 import { conflictPolicies, type ConflictPolicy } from "../core/index.ts";
 import { repeated, type Command } from "./command.ts";
 import type { Context } from "./context.ts";
@@ -33,6 +37,8 @@ export interface BulkOptions {
   /** False: `--no-header`. */
   header?: boolean;
   batch?: string;
+  inBatch?: string;
+  label?: string[];
   inFlight?: string;
   keepGoing?: boolean;
   onConflict?: string;
@@ -49,13 +55,15 @@ export function defineBulk(command: Command): Command {
     .option("--format <format>", `${formats.join(", ")}; detected if not given`)
     .option(
       "--column <target=column>",
-      "CSV and lines of JSON: name, priority, delay or data.KEY = COLUMN[:TYPE]; may be repeated",
+      `CSV and lines of JSON: ${columnTargets} = COLUMN[:TYPE]; may be repeated`,
       repeated,
     )
     .option("--delimiter <text>", "CSV: field separator, \\t for a tab (default: a comma)")
     .option("--no-header", "CSV: the first record is a unit, not a header; columns are numbered from 1")
     .option("--batch <n>", "units per request (default: 1000)")
     .option("--in-flight <n>", "concurrent requests (default: 4)")
+    .option("--in-batch <name>", "put the units into this batch, unless their line names another")
+    .option("--label <label>", "give the units this label; may be repeated", repeated)
     .option("--keep-going", "skip bad lines and report them")
     .option(
       "--on-conflict <policy>",
@@ -76,6 +84,18 @@ export function stateFile(env: Context["env"], kind: string, identity: string): 
   const home = env.XDG_STATE_HOME ?? path.join(env.HOME ?? homedir(), ".local", "state");
   const hash = createHash("sha256").update(identity).digest("hex").slice(0, 24);
   return path.join(home, "coordinate", kind, hash);
+}
+
+/** Fails before anything is sent when a state file cannot be written, as in a container with a read-only file system. */
+export function requireWritable(file: string, instead: string): string {
+  const folder = path.dirname(path.resolve(file));
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    accessSync(folder, constants.W_OK);
+  } catch (error) {
+    throw new CommandError(`${show(file)}: ${reasonOf(error)}`, instead);
+  }
+  return file;
 }
 
 export interface BulkInput {
@@ -107,6 +127,9 @@ export async function openInput(context: Context, options: BulkOptions): Promise
   };
 }
 
+/** The name of an input in a sentence. */
+export const quoteSource = (name: string): string => (name === standardInput ? name : quote(name));
+
 /** Counts bad lines and prints the first 20. */
 export class BadLines {
   readonly #context: Context;
@@ -133,7 +156,12 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
   const input = await openInput(context, options);
   const { source, format, formatOptions } = input;
   try {
-    const settings = JSON.stringify([format, formatOptions.csv]);
+    const { inBatch, label = [] } = options;
+    const settings = JSON.stringify([
+      format,
+      formatOptions.csv,
+      ...(inBatch !== undefined || label.length > 0 ? [inBatch, label] : []),
+    ]);
     const journal = openJournal(context, options, input, JSON.stringify([where, ns, workSpec]), settings);
     const from = journal?.mark.position ?? 0;
     let units = journal?.mark.units ?? 0;
@@ -149,7 +177,7 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
     try {
       result = await loadUnits(
         { coordinate, ns, workSpec },
-        readEntries(source, format, { ...formatOptions, ...(from > 0 && { from }) }),
+        withLabels(readEntries(source, format, { ...formatOptions, ...(from > 0 && { from }) }), options),
         {
           name: source.name,
           load: randomUUID(),
@@ -183,6 +211,19 @@ export async function runLoad(context: Context, workSpec: string, options: BulkO
   }
 }
 
+/** Adds the batch and the labels of the command line to the units. */
+async function* withLabels(entries: Entries, { inBatch, label = [] }: BulkOptions): Entries {
+  for await (const some of entries)
+    yield some.map((entry) => ({
+      ...entry,
+      units: entry.units.map((unit) => ({
+        ...(inBatch !== undefined && { batch: inBatch }),
+        ...unit,
+        ...(label.length > 0 && { labels: [...(unit.labels ?? []), ...label] }),
+      })),
+    }));
+}
+
 function openJournal(
   context: Context,
   options: BulkOptions,
@@ -198,6 +239,10 @@ function openJournal(
     typeof options.journal === "string"
       ? options.journal
       : stateFile(context.env, "loads", JSON.stringify([identity, target]));
+  requireWritable(
+    file,
+    "use --journal FILE to record the progress elsewhere, or --no-journal to load without --resume",
+  );
   const header = {
     load: randomUUID(),
     input: identity,
@@ -220,7 +265,7 @@ function openJournal(
     throw new CommandError(`${file}: this journal belongs to a load into another work spec or server`);
   if (before.header.options !== settings)
     throw new CommandError(
-      `${file}: the earlier load read its input with other options (--format, --column)`,
+      `${file}: the earlier load read its input with other options (--format, --column, --in-batch, --label)`,
     );
   context.out.remark(`${show(source.name)}: continuing after ${units}`);
   return before;
@@ -273,7 +318,7 @@ function report(
   ];
   const speed = seconds > 0 && units > resumed ? `, ${rate((units - resumed) / seconds)}` : "";
   out.line(
-    `${complete ? "" : "interrupted: "}${counted(units, "unit")} from ${quote(name)}: ${parts.join(", ")}; ${duration(seconds * 1000)}${speed}`,
+    `${complete ? "" : "interrupted: "}${counted(units, "unit")} from ${quoteSource(name)}: ${parts.join(", ")}; ${duration(seconds * 1000)}${speed}`,
   );
   if (!complete) out.remark("--resume continues from there");
 }

@@ -355,6 +355,7 @@ export function reasonOf(error: unknown): string {
     ENAMETOOLONG: "the name is too long",
     ELOOP: "too many symbolic links",
     ENOSPC: "no space left on the disk",
+    EROFS: "read-only file system",
   };
   return known[code] ?? error.message;
 }

@@ -7,7 +7,7 @@
  */
 import { Cron } from "croner";
 import { latestTime } from "./check.ts";
-import type { WorkSpecMeta } from "./work-spec-fields.ts";
+import type { WorkSpecMeta, WorkSpecProblem } from "./work-spec-fields.ts";
 
 export const overlapPolicies = ["allow", "skip", "wait"] as const;
 export type OverlapPolicy = (typeof overlapPolicies)[number];
@@ -42,30 +42,34 @@ export const runName = (time: number): string => new Date(time).toISOString().re
 
 // ---- checking
 
-/** The first problem of a schedule, with its key; null when it is valid. */
-export function wrongInSchedule(schedule: Schedule): { key: string; problem: string } | null {
+/** The problems of a schedule, each with its path; none when it is valid. */
+export function scheduleProblems(schedule: Schedule): WorkSpecProblem[] {
   const { cron, timezone, everyMs, at, start = 0, end, catchUp = 1 } = schedule;
-  const wrong = (key: string, problem: string): { key: string; problem: string } => ({ key, problem });
+  const problems: WorkSpecProblem[] = [];
+  const wrong = (key: string, problem: string): void =>
+    void problems.push({ path: ["schedule", ...(key === "" ? [] : [key])], problem });
   const given = [cron, everyMs, at].filter((one) => one !== undefined).length;
-  if (given > 1) return wrong("", "expected only one of cron, every and at");
-  if (timezone !== undefined && cron === undefined) return wrong("timezone", "allowed only with cron");
-  if (timezone !== undefined && !isTimezone(timezone))
-    return wrong("timezone", `expected a time zone such as Europe/Brussels, got ${JSON.stringify(timezone)}`);
+  if (given > 1) wrong("", "expected only one of cron, every and at");
+  const isKnown = timezone === undefined || isTimezone(timezone);
+  if (timezone !== undefined && cron === undefined) wrong("timezone", "allowed only with cron");
+  else if (!isKnown)
+    wrong("timezone", `expected a time zone such as Europe/Brussels, got ${JSON.stringify(timezone)}`);
   if (everyMs !== undefined && everyMs < minEveryMs)
-    return wrong("every", `expected 1 second or more, got ${everyMs / 1000}`);
-  if (at?.length === 0 || (at?.length ?? 0) > maxDates) return wrong("at", `expected 1 to ${maxDates} dates`);
-  if (end !== undefined && end < start) return wrong("end", "expected a time at or after start");
-  if (catchUp > maxCatchUp) return wrong("catch_up", `expected at most ${maxCatchUp}, got ${catchUp}`);
-  if (cron === undefined) return null;
-  try {
-    // a question mark would stand for the moment at which the expression is parsed
-    if (cron.includes("?")) return wrong("cron", "? is not supported; write *");
-    cronOf(cron, timezone);
-    return null;
-  } catch (error) {
-    const said = error instanceof Error ? error.message.replace(/^CronPattern: /, "") : String(error);
-    return wrong("cron", `${JSON.stringify(cron)} is not a cron expression: ${said}`);
-  }
+    wrong("every", `expected 1 second or more, got ${everyMs / 1000}`);
+  if (at?.length === 0 || (at?.length ?? 0) > maxDates) wrong("at", `expected 1 to ${maxDates} dates`);
+  if (end !== undefined && end < start) wrong("end", "expected a time at or after start");
+  if (catchUp > maxCatchUp) wrong("catch_up", `expected at most ${maxCatchUp}, got ${catchUp}`);
+  if (cron === undefined) return problems;
+  // a question mark would stand for the moment at which the expression is parsed
+  if (cron.includes("?")) wrong("cron", "? is not supported; write *");
+  else
+    try {
+      cronOf(cron, isKnown ? timezone : undefined);
+    } catch (error) {
+      const said = error instanceof Error ? error.message.replace(/^CronPattern: /, "") : String(error);
+      wrong("cron", `${JSON.stringify(cron)} is not a cron expression: ${said}`);
+    }
+  return problems;
 }
 
 function isTimezone(name: string): boolean {

@@ -2,9 +2,9 @@
  * Work units as people and programs write them, a line of JSON each. One line may hold
  *
  *   {"name": "a", "data": {…}, "priority": 5, "delay": 60}   one unit; `delay`, `deadline` and `expires` are seconds from now;
- *                                                            `partition` is possible, too
+ *                                                            `setField` has the other fields
  *   {"a": {…}, "b": {…}}                                     several, by name, as the Python tool takes them
- *   ["a", {…}, {"priority": 5, "delay": 60}]                 one unit, in the form of a job's output
+ *   ["a", {…}, {"priority": 5, "delay": 60}]                 one unit, in the form of a job's output, with any of these fields
  *   "a"                                                      one unit without data
  *   ["a", "b"] or a list of any of these                     several
  *
@@ -81,21 +81,31 @@ function readObject(value: RawValue): WorkUnitInput[] {
 function readFields(entries: readonly { key: string; value: RawValue }[]): WorkUnitInput {
   const unit: WorkUnitInput = { name: "" };
   for (const { key, value } of entries) {
-    const kind = rawKind(value);
     if (key === "name") unit.name = nameOf(value);
-    else if (kind === "null") continue;
+    else if (rawKind(value) === "null") continue;
     else if (key === "data") unit.data = rawData(value) ?? wrong(key, "an object", value);
-    else if (key === "priority") unit.priority = numberOf(key, value);
-    else if (key === "delay") unit.delayMs = numberOf(key, value) * 1000;
-    else if (key === "deadline") unit.deadlineMs = numberOf(key, value) * 1000;
-    else if (key === "expires") unit.expiresMs = numberOf(key, value) * 1000;
-    else if (key === "delayMs" || key === "notBefore") unit[key] = numberOf(key, value);
-    else if (key === "dependencies") unit.dependencies = dependenciesOf(value);
-    else if (key === "partition") unit.partition = rawText(value) ?? wrong(key, "a string", value);
-    else throw bad(`${JSON.stringify(cut(key))}: unknown field of a work unit; put your own keys into data`);
+    else setField(unit, key, value);
   }
   return unit;
 }
+
+/** Sets a field besides name and data. */
+function setField(unit: WorkUnitInput, key: string, value: RawValue): void {
+  if (key === "priority" || key === "delayMs" || key === "notBefore" || key === "maxRetries")
+    unit[key] = numberOf(key, value);
+  else if (key === "delay" || key === "deadline" || key === "expires")
+    unit[`${key}Ms`] = numberOf(key, value) * 1000;
+  else if (key === "dependencies") unit.dependencies = dependenciesOf(value);
+  else if (key === "partition" || key === "batch")
+    unit[key] = rawText(value) ?? wrong(key, "a string", value);
+  else if (key === "labels" || key === "queues") unit[key] = textsOf(key, value);
+  else throw bad(`${JSON.stringify(cut(key))}: unknown field of a work unit; put your own keys into data`);
+}
+
+const textsOf = (key: string, value: RawValue): string[] =>
+  rawKind(value) === "array"
+    ? [...rawItems(value)].map((item) => rawText(item) ?? wrong(key, "strings", item))
+    : wrong(key, "a list of strings", value);
 
 function readArray(value: RawValue, top: boolean): WorkUnitInput[] {
   const items = [...rawItems(value)];
@@ -113,16 +123,9 @@ function readArray(value: RawValue, top: boolean): WorkUnitInput[] {
 function readTuple([name, data, metadata, priority]: readonly RawValue[]): WorkUnitInput {
   const unit: WorkUnitInput = { name: name === undefined ? "" : nameOf(name) };
   if (data !== undefined && rawKind(data) === "object") unit.data = rawData(data);
-  if (metadata !== undefined && rawKind(metadata) === "object") {
-    for (const { key, value } of rawEntries(metadata)) {
-      if (rawKind(value) === "null") continue;
-      if (key === "priority") unit.priority = numberOf(key, value);
-      else if (key === "delay") unit.delayMs = numberOf(key, value) * 1000;
-      else if (key === "deadline") unit.deadlineMs = numberOf(key, value) * 1000;
-      else if (key === "expires") unit.expiresMs = numberOf(key, value) * 1000;
-      else if (key === "partition") unit.partition = rawText(value) ?? wrong(key, "a string", value);
-    }
-  }
+  if (metadata !== undefined && rawKind(metadata) === "object")
+    for (const { key, value } of rawEntries(metadata))
+      if (rawKind(value) !== "null") setField(unit, key, value);
   if (priority !== undefined && rawKind(priority) === "number")
     unit.priority = numberOf("priority", priority);
   return unit;

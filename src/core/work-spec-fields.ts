@@ -6,6 +6,7 @@
  */
 import { breakerActions, breakerScopes, type Breaker, type BreakerState } from "./breaker.ts";
 import { latestTime } from "./check.ts";
+import { describeValue } from "./describe-value.ts";
 import { nameFromBytes } from "./names.ts";
 import type { Rate } from "./partitions.ts";
 import { backoffKinds, type RetryPolicy } from "./retry.ts";
@@ -649,6 +650,38 @@ export function wantedKind({ kind, words }: Pick<WorkSpecField, "kind" | "words"
   return kind === "choice" ? `one of ${known}` : `${wanted[kind]}, or one of ${known}`;
 }
 
+/** A wrong part of a work spec's data: the path of its key, and a sentence that says why. */
+export interface WorkSpecProblem {
+  readonly path: readonly (string | number)[];
+  readonly problem: string;
+}
+
+/** The path as people write it: `schedule.at[0]`. */
+export const pathText = (path: WorkSpecProblem["path"]): string =>
+  path.reduce<string>(
+    (text, key) => (typeof key === "number" ? `${text}[${key}]` : text === "" ? key : `${text}.${key}`),
+    "",
+  );
+
+/** What does not fit in a value of data that `readField` refused: items of a list, members of an object, or all of it. */
+export function misfits(row: WorkSpecField, value: unknown, describe = describeValue): WorkSpecProblem[] {
+  const form = itemForms[row.kind];
+  const items: [string | number, unknown][] =
+    row.kind === "weights"
+      ? Object.entries(objectOf(value) ?? {})
+      : Array.isArray(value)
+        ? [...(value as unknown[]).entries()]
+        : [];
+  const problems = items.flatMap(([key, item]) =>
+    form === undefined || form.read(item) !== undefined
+      ? []
+      : [{ path: [key], problem: `expected ${form.wanted}, got ${describe(item)}` }],
+  );
+  if (problems.length > 0) return problems;
+  const expected = row.kind === "time" ? writtenTime : wantedKind(row);
+  return [{ path: [], problem: `expected ${expected}, got ${describe(value)}` }];
+}
+
 const wordsOf = (words: NonNullable<WorkSpecField["words"]>): readonly string[] =>
   Array.isArray(words) ? (words as readonly string[]) : Object.keys(words);
 
@@ -684,6 +717,21 @@ const timeOf = (value: unknown): unknown => {
     : undefined;
 };
 
+const writtenTime = "a time with an offset, such as 2026-02-01T00:00:00Z, or seconds since 1970";
+
+const weightOf = (value: unknown): number | undefined => {
+  const weight = between(1, value, 1_000_000);
+  return Number.isSafeInteger(weight) ? weight : undefined;
+};
+
+/** The items of a list and the members of an object. */
+const itemForms: Readonly<Partial<Record<FieldKind, { read: (value: unknown) => unknown; wanted: string }>>> =
+  {
+    times: { read: timeOf, wanted: writtenTime },
+    names: { read: textOf, wanted: wanted.text },
+    weights: { read: weightOf, wanted: "an integer from 1 to 1,000,000" },
+  };
+
 const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   number: (value) => between(-Infinity, value),
   amount: (value) => between(0, value),
@@ -708,8 +756,8 @@ const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   },
   weights: (value) => {
     const weights = Object.entries(objectOf(value) ?? { "": 0 });
-    const read = weights.map(([name, weight]) => [name, between(1, weight, 1_000_000)] as const);
-    const isFit = weights.length <= 1000 && read.every(([, weight]) => Number.isSafeInteger(weight));
+    const read = weights.map(([name, weight]) => [name, weightOf(weight)] as const);
+    const isFit = weights.length <= 1000 && read.every(([, weight]) => weight !== undefined);
     return isFit ? Object.fromEntries(read) : undefined;
   },
   choice: textOf,

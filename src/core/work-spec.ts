@@ -7,11 +7,13 @@ import { describeValue } from "./describe-value.ts";
 import { decodeData, type Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
 import { checkName } from "./names.ts";
-import { hasSchedule, wrongInSchedule, type Schedule } from "./schedule.ts";
+import { hasSchedule, scheduleProblems } from "./schedule.ts";
 import { isRequirement, maxWorkerLabels } from "./worker-labels.ts";
 import {
   checkKind,
   defaultMeta,
+  misfits,
+  pathText,
   readField,
   settableFields,
   textOf,
@@ -20,6 +22,7 @@ import {
   type WorkSpecField,
   type WorkSpecMeta,
   type WorkSpecMetaChange,
+  type WorkSpecProblem,
 } from "./work-spec-fields.ts";
 
 export type { Retention, RetentionLimit, WorkSpecMeta, WorkSpecMetaChange } from "./work-spec-fields.ts";
@@ -56,22 +59,10 @@ export function readWorkSpec(data: Data, lenient = false): { name: string; meta:
   if (called === undefined) throw new CoordinateError("bad_work_spec_name");
   const name = checkName("work spec", called);
   const given = readFields(spec, workSpecKeys, lenient) as Partial<WorkSpecMeta>;
-  if (given.schedule !== undefined) {
-    const problem = scheduleProblem(given.schedule, spec.schedule as object, given.continuous ?? false);
-    if (problem !== null && !lenient) throw new CoordinateError("bad_work_spec", problem);
-    if (problem !== null) delete given.schedule;
-  }
-  const wrong = given.requires?.find((one) => !isRequirement(one));
-  const tooMany = (given.requires?.length ?? 0) > maxWorkerLabels;
-  if (wrong !== undefined || tooMany) {
-    if (!lenient)
-      throw new CoordinateError(
-        "bad_work_spec",
-        wrong === undefined
-          ? `requires: ${given.requires?.length} labels, at most ${maxWorkerLabels}`
-          : `requires: expected a condition such as gpu, zone=eu or version>=2.3, got ${describeValue(wrong)}`,
-      );
-    delete given.requires;
+  for (const { path, problem } of problemsIn(given, spec)) {
+    if (!lenient) throw new CoordinateError("bad_work_spec", `${pathText(path)}: ${problem}`);
+    if (path[0] === "requires") delete given.requires;
+    else delete given.schedule;
   }
   const meta = {
     ...defaultMeta,
@@ -86,13 +77,31 @@ export function readWorkSpec(data: Data, lenient = false): { name: string; meta:
   return { name, meta };
 }
 
-/** The problem of a schedule, given its value in the data; null when it is valid. */
-function scheduleProblem(schedule: Schedule, written: object, continuous: boolean): string | null {
-  if (!hasSchedule(schedule))
-    return Object.keys(written).length === 0 ? null : "schedule: expected one of cron, every and at";
-  const wrong = wrongInSchedule(schedule);
-  if (wrong !== null) return `schedule${wrong.key === "" ? "" : "."}${wrong.key}: ${wrong.problem}`;
-  return continuous ? "schedule: not allowed in a continuous work spec" : null;
+/** The problems of a work spec whose values are all of their kinds: an impossible cron expression, for example. */
+export const workSpecProblems = (spec: Readonly<Record<string, unknown>>): WorkSpecProblem[] =>
+  problemsIn(readFields(spec, workSpecKeys, true), spec);
+
+function problemsIn(
+  given: Partial<WorkSpecMeta>,
+  written: Readonly<Record<string, unknown>>,
+): WorkSpecProblem[] {
+  const { schedule, continuous = false, requires = [] } = given;
+  const problems: WorkSpecProblem[] = [];
+  if (schedule !== undefined && hasSchedule(schedule)) {
+    problems.push(...scheduleProblems(schedule));
+    if (continuous) problems.push({ path: ["schedule"], problem: "not allowed in a continuous work spec" });
+  } else if (schedule !== undefined && Object.keys(written.schedule as object).length > 0)
+    problems.push({ path: ["schedule"], problem: "expected one of cron, every and at" });
+  requires.forEach((one, i) => {
+    const problem = `expected a condition such as gpu, zone=eu or version>=2.3, got ${describeValue(one)}`;
+    if (!isRequirement(one)) problems.push({ path: ["requires", i], problem });
+  });
+  if (requires.length > maxWorkerLabels)
+    problems.push({
+      path: ["requires"],
+      problem: `${requires.length} conditions, at most ${maxWorkerLabels}`,
+    });
+  return problems;
 }
 
 /** The text of a key that workers read. Other types are for the workers to check. */
@@ -155,10 +164,11 @@ function readFields(
     if (value === undefined || value === null || forWorkers === true) continue;
     const read = readField(row, value);
     if (read === undefined && lenient && newer === true) continue;
-    if (read === undefined)
+    const [misfit] = read === undefined ? misfits(row, value) : [];
+    if (misfit !== undefined)
       throw new CoordinateError(
         "bad_work_spec",
-        `${path}${key}: expected ${wantedKind(row)}, got ${describeValue(value)}`,
+        `${pathText([`${path}${key}`, ...misfit.path])}: ${misfit.problem}`,
       );
     if (field === undefined) continue;
     try {

@@ -31,7 +31,7 @@ import {
   shown,
   type YamlDocument,
 } from "../config/index.ts";
-import { checkEntry, checkSpecName, type Findings } from "./spec-entry.ts";
+import { checkSpec, checkNameOf, type Findings } from "./spec-entry.ts";
 
 export interface FlowSpec {
   /** The full, dotted name. */
@@ -87,18 +87,21 @@ export function readFlow(document: YamlDocument): Flow {
   return { file, specs, limits, warnings: findings.warnings };
 }
 
-function readLimits(given: unknown, document: YamlDocument, { wrong }: Findings): SharedLimitInput[] {
+function readLimits(given: unknown, document: YamlDocument, findings: Findings): SharedLimitInput[] {
+  const { wrong } = findings;
   if (given === null) return [];
   if (!isMapping(given)) {
     wrong.push(`${document.where(["limits"])}: limits: expected limits by name, got ${shown(given)}`);
     return [];
   }
   return Object.entries(given).map(([name, entry]) => {
-    const at = `${document.where(["limits", name])}: limits.${name}`;
     const limit: SharedLimitInput = { name };
-    if (!isMapping(entry)) wrong.push(`${at}: expected max_running and rate, got ${shown(entry)}`);
+    const where = `${document.where(["limits", name])}: limits.${name}`;
+    checkNameOf("limit", name, where, findings);
+    if (!isMapping(entry)) wrong.push(`${where}: expected max_running and rate, got ${shown(entry)}`);
     else
       for (const [key, value] of Object.entries(entry)) {
+        const at = `${document.where(["limits", name, key])}: limits.${name}`;
         const field = limitKeys[key];
         const read = field === undefined || value === null ? undefined : readField(field, value);
         if (field === undefined)
@@ -175,8 +178,8 @@ function readSpec(
 ): FlowSpec {
   const where = document.where(at);
   const name = at.slice(1).join(".");
-  checkSpecName(name, `${where}: ${at.join(".")}`, findings);
-  const { name: given = null, ...rest } = checkEntry(entry, at, document, findings);
+  checkNameOf("work spec", name, `${where}: ${at.join(".")}`, findings);
+  const { name: given = null, ...rest } = checkSpec(entry, at, document, findings);
   if (given !== null && given !== name)
     findings.warnings.push(
       `${document.where([...at, "name"])}: ${at.join(".")}.name: ignored; the name comes from the flow: ${name}`,

@@ -3,6 +3,7 @@ import {
   decodeData,
   eachRow,
   encodeData,
+  isCoordinateError,
   readWorkSpec,
   settableFields,
   type SharedLimitInput,
@@ -87,7 +88,10 @@ async function planLimits(coordinate: Coordinate, ns: string, flow: Flow): Promi
   return flow.limits.filter((limit) => stored.get(limit.name) !== text(limit));
 }
 
-/** Sets the limits, then all specs in one step, all or none; then prunes. Returns the names of the deleted specs. */
+/**
+ * Sets the limits, then all specs in one step, then prunes. When the specs are refused, the limits are set back, so that nothing has
+ * changed. Returns the names of the deleted specs.
+ */
 export async function applyPlan(
   coordinate: Coordinate,
   ns: string,
@@ -95,12 +99,42 @@ export async function applyPlan(
   { keepMeta = false, prune = false }: FlowOptions = {},
 ): Promise<string[]> {
   const specs = plan.specs.map(({ name, data }) => ({ name, data }));
-  if (plan.limits.length > 0) await coordinate.setLimits(ns, plan.limits);
-  if (specs.length > 0) await coordinate.setWorkSpecs(ns, specs, { keepMeta });
+  // limits come first: no unit of a new work spec starts before its limits are set
+  const setBack = await setLimits(coordinate, ns, plan.limits);
+  try {
+    if (specs.length > 0) await coordinate.setWorkSpecs(ns, specs, { keepMeta });
+  } catch (error) {
+    // without an answer the specs may have been set, and need their limits
+    if (isCoordinateError(error)) await setBack();
+    throw error;
+  }
   if (!prune || plan.vanished.length === 0) return [];
   const names = plan.vanished.map(({ name }) => name);
   const deleted = await coordinate.deleteWorkSpecs(ns, names);
   return names.filter((_, i) => deleted[i] === true);
+}
+
+/** Returns a function that restores the limits as they were before. */
+async function setLimits(
+  coordinate: Coordinate,
+  ns: string,
+  limits: readonly SharedLimitInput[],
+): Promise<() => Promise<void>> {
+  if (limits.length === 0) return () => Promise.resolve();
+  const stored = await coordinate.listLimits(ns);
+  await coordinate.setLimits(ns, limits);
+  return async () => {
+    const before = stored.filter(({ name }) => limits.some((one) => one.name === name));
+    const added = limits.filter(({ name }) => !stored.some((one) => one.name === name));
+    await coordinate.setLimits(
+      ns,
+      before.map(({ name, maxRunning, rate }) => ({ name, maxRunning, rate })),
+    );
+    await coordinate.deleteLimits(
+      ns,
+      added.map(({ name }) => name),
+    );
+  };
 }
 
 async function readSpecs(coordinate: Coordinate, ns: string): Promise<Map<string, WorkSpecRow>> {

@@ -2,9 +2,12 @@
 import {
   checkName,
   CoordinateError,
+  misfits,
+  pathText,
   readField,
-  wantedKind,
   workSpecKeys,
+  workSpecProblems,
+  type NameKind,
   type WorkSpecField,
 } from "../core/index.ts";
 import { isMapping, nearest, setOwn, shown, type Path, type YamlDocument } from "../config/index.ts";
@@ -16,10 +19,30 @@ export interface Findings {
 }
 
 /**
- * Checks the known keys of one entry. Unknown keys are kept, with a warning if they look like a typo. Values from the environment are
- * text and are converted to the type of their key. Returns the entry to store.
+ * Checks the entry of a work spec: its keys one by one, then what the engine would refuse in values of the right kind. Returns the
+ * entry to store.
  */
-export function checkEntry(
+export function checkSpec(
+  entry: Readonly<Record<string, unknown>>,
+  at: Path,
+  document: YamlDocument,
+  findings: Findings,
+): Record<string, unknown> {
+  const result = checkEntry(entry, at, document, findings);
+  for (const { path, problem } of workSpecProblems(result))
+    findings.wrong.push(finding(document, [...at, ...path], problem));
+  return result;
+}
+
+/** `flow.yaml:12: flows.hello.weight: …` */
+const finding = (document: YamlDocument, at: Path, problem: string): string =>
+  `${document.where(at)}: ${pathText(at)}: ${problem}`;
+
+/**
+ * Checks the known keys of one entry. Unknown keys are kept, with a warning if they look like a typo. Values from the environment are
+ * text and are converted to the type of their key. Returns the entry without the keys that are wrong.
+ */
+function checkEntry(
   entry: Readonly<Record<string, unknown>>,
   at: Path,
   document: YamlDocument,
@@ -29,35 +52,31 @@ export function checkEntry(
   const result: Record<string, unknown> = {};
   for (const [key, given] of Object.entries(entry)) {
     const there = [...at, key];
-    const where = `${document.where(there)}: ${there.join(".")}`;
     const known = Object.hasOwn(keys, key) ? keys[key] : undefined;
     if (known === undefined) {
       const meant = nearest(key, Object.keys(keys));
-      if (meant !== null) findings.warnings.push(`${where}: not a known key; did you mean ${meant}?`);
+      if (meant !== null)
+        findings.warnings.push(finding(document, there, `not a known key; did you mean ${meant}?`));
       setOwn(result, key, given);
       continue;
     }
     const value = document.isFromEnvironment(there) ? fromText(known, given) : given;
-    if (value !== null && readField(known, value) === undefined) {
-      findings.wrong.push(
-        `${where}: expected ${wantedKind(known)}, got ${shown(value)}${hint(known, value)}`,
-      );
-      continue;
-    }
-    setOwn(
-      result,
-      key,
+    const before = findings.wrong.length;
+    if (value !== null && readField(known, value) === undefined)
+      for (const { path, problem } of misfits(known, value, shown))
+        findings.wrong.push(finding(document, [...there, ...path], problem + hint(known, value)));
+    const checked =
       known.keys !== undefined && isMapping(value)
         ? checkEntry(value, there, document, findings, known.keys)
-        : value,
-    );
+        : value;
+    if (findings.wrong.length === before) setOwn(result, key, checked);
   }
   return result;
 }
 
-export function checkSpecName(name: string, where: string, { wrong }: Findings): void {
+export function checkNameOf(kind: NameKind, name: string, where: string, { wrong }: Findings): void {
   try {
-    checkName("work spec", name);
+    checkName(kind, name);
   } catch (error) {
     if (!(error instanceof CoordinateError)) throw error;
     wrong.push(`${where}: ${error.message}`);

@@ -1,6 +1,6 @@
 /** A file of one work spec, for `load -w`: YAML or JSON with a `name`. The configuration in effect is not added. */
 import { ConfigError, isMapping, shown, type YamlDocument } from "../config/index.ts";
-import { checkEntry, checkSpecName, type Findings } from "./spec-entry.ts";
+import { checkSpec, checkNameOf, type Findings } from "./spec-entry.ts";
 
 export interface SpecFile {
   readonly name: string;
@@ -14,9 +14,9 @@ export function readSpecFile(document: YamlDocument): SpecFile {
   if (!isMapping(value))
     throw new ConfigError(`${file}: expected a mapping with the keys of a work spec, got ${shown(value)}`);
   const findings: Findings = { wrong: [], warnings: [] };
-  const data = checkEntry(value, [], document, findings);
+  const data = checkSpec(value, [], document, findings);
   const { name } = data;
-  if (typeof name === "string") checkSpecName(name, `${document.where(["name"])}: name`, findings);
+  if (typeof name === "string") checkNameOf("work spec", name, `${document.where(["name"])}: name`, findings);
   else if (!Object.hasOwn(value, "name")) {
     const flow = Object.hasOwn(value, "flows") ? "; this is a flow file: use coordinate flow" : "";
     findings.wrong.push(`${file}: a work spec must have a name${flow}`);

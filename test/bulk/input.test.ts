@@ -219,6 +219,27 @@ describe("CSV", () => {
     expect(await units("name;x\na;1\n", { delimiter: ";" })).toEqual([{ name: "a", data: '{"x":"1"}' }]);
   });
 
+  test("columns that are fields of a unit, and columns that are given twice", async () => {
+    expect(await units("name,priority,delay,deadline,expires,partition,x\na,1,2,3,4,p,y\n")).toEqual([
+      {
+        name: "a",
+        priority: 1,
+        delayMs: 2000,
+        deadlineMs: 3000,
+        expiresMs: 4000,
+        partition: "p",
+        data: '{"x":"y"}',
+      },
+    ]);
+    expect(await failure(rows("name,name\na,b\n"))).toContain("two columns for name; choose the columns");
+    expect(await failure(rows("name,x,x\na,1,2\n"))).toContain("two columns for data.x;");
+    expect(await failure(rows("name,name\na,b\n", { mapping: [readMapping("name=name")] }))).toContain(
+      "two columns are called name; use the number of one",
+    );
+    expect(await units("name,name\na,b\n", { mapping: [readMapping("name=2")] })).toEqual([{ name: "b" }]);
+    expect(await units("name,,\na,,\n")).toMatchObject([{ name: "a" }]);
+  });
+
   test("a mapping chooses columns and types", async () => {
     const mapping = [
       "name=url",

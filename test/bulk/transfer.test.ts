@@ -9,6 +9,7 @@ import {
   Engine,
   jsonData,
   ManualClock,
+  type BatchInput,
   type Coordinate,
   type WorkUnitRow,
 } from "../../src/core/index.ts";
@@ -116,7 +117,12 @@ describe("export and import", () => {
     await furnish(from);
     const text = await exported(from);
     const to = await open();
-    expect(await imported(to, text)).toEqual({ specs: 2, units: 9, attempts: 2 });
+    expect(await imported(to, text)).toEqual({
+      specs: 2,
+      units: 9,
+      attempts: 2,
+      leftOut: ["older attempts, which no longer count as tries: 1"],
+    });
     expect(await everything(to)).toEqual(await everything(from));
     const [done] = await to.getWorkUnits("ns", "first", ["done"]);
     expect(done?.activeAttempt).toMatchObject({ worker: "w1", status: "finished" });
@@ -124,6 +130,176 @@ describe("export and import", () => {
     expect((await exported(to)).split("\n").filter((line) => line.includes('"kind":"spec"'))).toEqual(
       text.split("\n").filter((line) => line.includes('"kind":"spec"')),
     );
+  });
+
+  test("labels, queues, retries and reasons of units; limits and settings of the namespace", async () => {
+    const from = memory();
+    await from.setNamespace("ns", { policy: "python", share: "time", desired: "idle" });
+    await from.setLimits("ns", [{ name: "api", maxRunning: 1, rate: { limit: 5, periodMs: 1000 } }]);
+    await from.setWorkSpecs("ns", [
+      { data: jsonData('{"name":"s","limits":["api"],"max_waiting":2,"breaker":{"failures":0.1,"min":1}}') },
+      { data: jsonData('{"name":"other"}') },
+    ]);
+    await from.addWorkUnits("ns", "s", [{ name: "cancelled", labels: ["l"] }, { name: "late" }]);
+    await from.cancelWorkUnits("ns", "s", { names: ["cancelled"] });
+    await from.addWorkUnits("ns", "s", [
+      { name: "waits", labels: ["a", "b"], queues: ["q"], maxRetries: 3, retry: { attempts: 2 } },
+    ]);
+    const [attempt] = await from.makeAttempts("ns", [{ workSpec: "s", workUnit: "late", worker: "w1" }]);
+    await from.settleAttempts("ns", [{ attempt: attempt!.id, action: "fail", reason: "late" }]);
+    await from.addWorkUnits("ns", "s", [{ name: "running", queues: ["q"], partition: "p" }]);
+    await from.makeAttempts("ns", [{ workSpec: "s", workUnit: "running", worker: "w1" }]);
+    await from.addWorkUnits("ns", "s", [{ name: "one more", deadline: 5e12, expires: 6e12 }]);
+    const text = await exported(from);
+    const to = memory();
+    await imported(to, text);
+    const rows = async (of: Coordinate) =>
+      (await of.listWorkUnits("ns", "s")).rows.map(
+        ({ id: _id, activeAttempt: _attempt, attempts: _attempts, createdTime: _created, ...row }) => ({
+          ...row,
+          status: row.status === "pending" ? "available" : row.status,
+        }),
+      );
+    expect(await rows(to)).toEqual(await rows(from));
+    expect(await to.listLimits("ns")).toMatchObject([
+      { name: "api", maxRunning: 1, rate: { limit: 5, periodMs: 1000 } },
+    ]);
+    // what the workers should do now is not a setting of the file
+    expect((await to.getNamespace("ns")).settings).toEqual({
+      policy: "python",
+      share: "time",
+      desired: "run",
+    });
+    expect((await to.getWorkSpecs("ns", ["s"]))[0]?.meta).toMatchObject({ maxWaiting: 2, breakerState: {} });
+    // a work spec takes its limits along, and no other settings
+    const kinds = (await exported(from, { workSpecs: ["s"] })).match(/"kind":"(?!unit)\w+"/g);
+    expect(kinds).toEqual(['"kind":"export"', '"kind":"limit"', '"kind":"spec"', '"kind":"end"']);
+    expect(await exported(from, { workSpecs: ["other"] })).not.toContain('"kind":"limit"');
+    // existing limits and settings change only with --merge
+    const used = memory();
+    await used.setLimits("ns", [{ name: "api", maxRunning: 9 }]);
+    await expect(imported(used, text)).rejects.toThrow("x.jsonl:3: limit api already exists; use --merge");
+    await used.setWorkSpecs("ns", [{ data: jsonData('{"name":"mine"}') }]);
+    await used.deleteLimits("ns", ["api"]);
+    await used.setNamespace("ns", { policy: "weighted", share: "choices" });
+    expect((await imported(used, text)).leftOut).toContain(
+      "policy and share of the namespace, which has work specs already; --merge sets them",
+    );
+    expect((await used.getNamespace("ns")).settings.policy).toBe("weighted");
+    await imported(used, text, { merge: true });
+    expect((await used.getNamespace("ns")).settings.policy).toBe("python");
+  });
+
+  test("queues of units that ended get no second message", async () => {
+    const from = memory();
+    await from.setWorkSpecs("ns", [{ data: jsonData('{"name":"s"}') }]);
+    await from.addWorkUnits("ns", "s", [{ name: "u", queues: ["q"] }]);
+    const [attempt] = await from.makeAttempts("ns", [{ workSpec: "s", workUnit: "u", worker: "w1" }]);
+    await from.settleAttempts("ns", [{ attempt: attempt!.id, action: "finish" }]);
+    const to = memory();
+    expect((await imported(to, await exported(from))).leftOut).toEqual(["queues of units that had ended: 1"]);
+    expect(await to.countMessages("ns", ["q"])).toEqual([0]);
+  });
+
+  test.each([
+    ["memory", async () => memory()],
+    ["sqlite", sqlite],
+  ])("batches in %s: an ended one stays ended, an open one ends once", async (_name, open) => {
+    const from = memory();
+    await from.setWorkSpecs("ns", [{ data: jsonData('{"name":"s"}') }, { data: jsonData('{"name":"t"}') }]);
+    const batch = (name: string, more: Partial<BatchInput> = {}): BatchInput => ({
+      name,
+      sealed: true,
+      then: { workSpec: "t" },
+      ...more,
+    });
+    const end = async (of: Coordinate, ...names: string[]): Promise<void> => {
+      const made = names.map((workUnit) => ({ workSpec: "s", workUnit, worker: "w" }));
+      for (const { id } of await of.makeAttempts("ns", made))
+        await of.settleAttempts("ns", [{ attempt: id, action: "finish" }]);
+    };
+    const add = (of: Coordinate, name: string, inBatch: string) =>
+      of.addWorkUnits("ns", "s", [{ name, batch: inBatch }]);
+    await add(from, "d1", "done");
+    await add(from, "d2", "done");
+    await add(from, "o1", "open");
+    await add(from, "o2", "open");
+    await add(from, "a1", "again");
+    await from.setBatches("ns", [
+      batch("outer"),
+      batch("done", { parent: "outer" }),
+      batch("open", { parent: "outer" }),
+      batch("again"),
+      { name: "growing", then: { workSpec: "t" } },
+    ]);
+    await end(from, "d1", "d2", "o1", "a1");
+    // its units run again after the end
+    await from.resetWorkUnits("ns", "s", { names: ["a1"] });
+    await from.deleteWorkUnits("ns", "t", { names: ["again"] });
+    await from.deleteWorkUnits("ns", "s", { names: ["d2"] });
+
+    const text = await exported(from);
+    const to = await open();
+    expect((await imported(to, text)).leftOut).toEqual([
+      "older attempts, which no longer count as tries: 1",
+      "members of batches that had been deleted: 1",
+    ]);
+    const essential = async (of: Coordinate) =>
+      (await of.listBatches("ns")).rows.map(({ createdTime: _created, doneTime, ...row }) => ({
+        ...row,
+        isDone: doneTime > 0,
+      }));
+    const expected = (await essential(from)).map((row) =>
+      row.name === "done" ? { ...row, total: 1, finished: 1 } : row,
+    );
+    expect(await essential(to)).toEqual(expected);
+    const names = async () => (await to.listWorkUnits("ns", "t")).rows.map(({ name }) => name);
+    expect(await names()).toEqual(["done"]);
+    await end(to, "a1");
+    expect(await names()).toEqual(["done"]);
+    await end(to, "o2");
+    expect(await names()).toEqual(["done", "open"]);
+    // the unit that an inner batch made belongs to the outer one
+    const made = ["done", "open"].map((workUnit) => ({ workSpec: "t", workUnit, worker: "w" }));
+    for (const { id } of await to.makeAttempts("ns", made))
+      await to.settleAttempts("ns", [{ attempt: id, action: "finish" }]);
+    expect(await names()).toEqual(["done", "open", "outer"]);
+  });
+
+  test("a batch whose units have all ended in the file alone is not sealed", async () => {
+    const from = memory();
+    await from.setWorkSpecs("ns", [{ data: jsonData('{"name":"s"}') }, { data: jsonData('{"name":"t"}') }]);
+    await from.addWorkUnits("ns", "s", [{ name: "u", batch: "b" }]);
+    await from.setBatches("ns", [{ name: "b", sealed: true, then: { workSpec: "t" } }]);
+    // the unit ended after the export had read the batch
+    const text = (await exported(from)).replace('"status":"available"', '"status":"finished"');
+    const to = memory();
+    expect((await imported(to, text)).leftOut).toEqual([
+      "batch b: not sealed, because all its units in the file have ended",
+    ]);
+    expect((await to.listWorkUnits("ns", "t")).rows).toEqual([]);
+    await expect(imported(to, text.replace('"name":"s"', '"name":"z"'))).rejects.toThrow(
+      "x.jsonl: batch b already exists; use --merge",
+    );
+  });
+
+  test("workers of imported attempts are not active, and those that were stay so", async () => {
+    const from = memory();
+    await furnish(from);
+    await from.cancelWorkUnits("ns", "first", { names: ["waiting"] });
+    const to = memory();
+    await to.updateWorkers("ns", [{ name: "mine", active: true }]);
+    const text = await exported(from);
+    await imported(to, text);
+    const { rows } = await to.listWorkers("ns");
+    expect(rows.map(({ name, active }) => [name, active])).toEqual([
+      ["import", false],
+      ["mine", true],
+      ["w1", false],
+    ]);
+    await to.updateWorkers("ns", [{ name: "w1", active: true }]);
+    await imported(to, text, { merge: true });
+    expect((await to.getWorkers("ns", ["w1"]))[0]?.active).toBe(true);
   });
 
   test("into another namespace, and over what is there only when asked", async () => {

@@ -31,6 +31,23 @@ describe("units on a line", () => {
     ['["a"]', [{ name: "a" }]],
     ['["a",{"x":1}]', [{ name: "a", data: '{"x":1}' }]],
     ['["a",null,{"priority":3,"delay":1}]', [{ name: "a", priority: 3, delayMs: 1000 }]],
+    [
+      '["a",null,{"deadline":1,"expires":2,"partition":"p","dependencies":["b"],"labels":["l"]}]',
+      [
+        {
+          name: "a",
+          deadlineMs: 1000,
+          expiresMs: 2000,
+          partition: "p",
+          dependencies: [{ workUnit: "b" }],
+          labels: ["l"],
+        },
+      ],
+    ],
+    [
+      '{"name":"a","labels":["l","m"],"queues":["q"],"batch":"b","maxRetries":3}',
+      [{ name: "a", labels: ["l", "m"], queues: ["q"], batch: "b", maxRetries: 3 }],
+    ],
     ['["a",{},null,4]', [{ name: "a", data: "{}", priority: 4 }]],
     ['["a","b","c"]', [{ name: "a" }, { name: "b" }, { name: "c" }]],
     [
@@ -52,6 +69,10 @@ describe("units on a line", () => {
     ['{"a":1}', '"a": expected the data of a unit, got 1'],
     ['{"data":{},"priority":3}', '"priority": expected the data of a unit, got 3; is the name missing?'],
     ['{"name":"a","weight":3}', '"weight": unknown field of a work unit; put your own keys into data'],
+    ['["a",{},{"prioritty":9}]', '"prioritty": unknown field of a work unit; put your own keys into data'],
+    ['["a",{},{"data":{}}]', '"data": unknown field of a work unit'],
+    ['{"name":"a","labels":"l"}', 'labels: expected a list of strings, got "l"'],
+    ['{"name":"a","queues":[1]}', "queues: expected strings, got 1"],
     ['{"name":"a","priority":"high"}', 'priority: expected a number, got "high"'],
     ['{"name":"a","data":[1]}', "data: expected an object, got a list"],
     ['{"name":"a","data":{"x":}}', "malformed JSON at character"],

@@ -92,6 +92,21 @@ describe("flow", () => {
     expect((await run(["work_spec", "news.fetch", "--json"])).out).toContain("s3cret");
   });
 
+  test("sets shared limits, and lists them as JSON", async () => {
+    const run = space();
+    const flow = file(
+      "limits.yaml",
+      "flows:\n  a: {min_gb: 1, limits: [api]}\nlimits:\n  api: {max_running: 1}\n",
+    );
+    expect((await run(["flow", flow, "--dry-run"])).out).toBe("+ a\n~ limit api\n");
+    expect(JSON.parse((await run(["flow", flow, "--dry-run", "--json"])).out)).toMatchObject({
+      limits: [{ name: "api", maxRunning: 1 }],
+    });
+    expect(JSON.parse((await run(["flow", flow, "--json"])).out)).toMatchObject({ limits: ["api"] });
+    file("limits.yaml", "flows:\n  a: {min_gb: 1, limits: [api]}\nlimits:\n  api: {max_running: 2}\n");
+    expect((await run(["flow", flow])).out).toBe("1 work spec: 0 new, 0 changed, 1 unchanged, 1 limit set\n");
+  });
+
   test("run_params is a list or keywords, in a flow and in load, and nothing else", async () => {
     const run = space();
     const flow = file(

@@ -66,6 +66,55 @@ yakonfig_modules: [yakonfig, coordinate]
     ]);
   });
 
+  test("what the engine would refuse is told the same way, before anything is sent", () => {
+    expect(
+      wrong(() =>
+        flow(`flows:
+  a:
+    requires:
+      - gpu
+      - ">="
+    schedule:
+      cron: "99 * * * *"
+      timezone: Mars
+      every: 0.2
+  b:
+    continuous: true
+    schedule: {every: 60}
+  c:
+    schedule:
+      at: [0, "2026-02-01T00:00:00"]
+      timezone: UTC
+    not_before: tomorrow
+  d:
+    partition_weights:
+      a: 0
+      b: 2
+    limits: [api, 3]
+limits:
+  "":
+    max_running: 1
+    rate: {limit: -1}
+`),
+      ),
+    ).toEqual([
+      "flow.yaml:6: flows.a.schedule: expected only one of cron, every and at",
+      'flow.yaml:8: flows.a.schedule.timezone: expected a time zone such as Europe/Brussels, got "Mars"',
+      "flow.yaml:9: flows.a.schedule.every: expected 1 second or more, got 0.2",
+      expect.stringMatching(
+        /^flow\.yaml:7: flows\.a\.schedule\.cron: "99 \* \* \* \*" is not a cron expression: /,
+      ),
+      'flow.yaml:5: flows.a.requires[1]: expected a condition such as gpu, zone=eu or version>=2.3, got ">="',
+      "flow.yaml:12: flows.b.schedule: not allowed in a continuous work spec",
+      'flow.yaml:15: flows.c.schedule.at[1]: expected a time with an offset, such as 2026-02-01T00:00:00Z, or seconds since 1970, got "2026-02-01T00:00:00"',
+      'flow.yaml:17: flows.c.not_before: expected a time with an offset, such as 2026-02-01T00:00:00Z, or seconds since 1970, got "tomorrow"',
+      "flow.yaml:20: flows.d.partition_weights.a: expected an integer from 1 to 1,000,000, got 0",
+      "flow.yaml:22: flows.d.limits[1]: expected a string, got 3",
+      'flow.yaml:24: limits.: Bad name: limit: expected 1 to 256 bytes, got ""',
+      "flow.yaml:26: limits..rate.limit: expected a number of 0 or more, got -1",
+    ]);
+  });
+
   test.each([
     ["", "flow.yaml: expected a mapping with the key flows"],
     ["- a", "flow.yaml: expected a mapping with the key flows"],
@@ -162,6 +211,7 @@ describe("files of one work spec", () => {
     ["flows: {a: {min_gb: 1}}", "this is a flow file: use coordinate flow"],
     ["name: 3", "spec.yaml:1: name: expected a string, got 3"],
     ["name: a\nweight: x", 'spec.yaml:2: weight: expected a number, got "x"'],
+    ["name: a\nschedule:\n  every: 0", "spec.yaml:3: schedule.every: expected 1 second or more, got 0"],
   ])("%j", (text, message) => {
     expect(wrong(() => spec(text)).join("\n")).toContain(message);
   });

@@ -20,6 +20,7 @@ import {
   type Flow,
   type FlowOptions,
 } from "../../src/flow/index.ts";
+import { jsonData } from "../../src/core/index.ts";
 import { openMemory, type CoordinateHandle } from "../../src/index.ts";
 
 // loaded with require: in the CommonJS module the types export the class in another place than the code
@@ -114,6 +115,21 @@ describe("plans", () => {
     await put(coordinate, elsewhere);
     await expect(put(coordinate, elsewhere, { prune: true })).rejects.toThrow("so --prune would delete it");
     expect((await coordinate.verbs.listWorkSpecs("ns")).rows).toHaveLength(2);
+  });
+
+  test("refused work specs leave the limits as they were", async () => {
+    const { verbs } = setup();
+    await verbs.setLimits("ns", [{ name: "old", maxRunning: 1, rate: { limit: 2 } }]);
+    const text = "flows:\n  a: {min_gb: 1}\nlimits:\n  old: {max_running: 5}\n  new: {max_running: 5}\n";
+    const plan = await planFlow(verbs, "ns", flow(text), {});
+    const specs = [{ ...plan.specs[0]!, data: jsonData('{"name":"a","schedule":{"every":0}}') }];
+    await expect(applyPlan(verbs, "ns", { ...plan, specs })).rejects.toMatchObject({ code: "bad_work_spec" });
+    expect(await verbs.listLimits("ns")).toMatchObject([{ name: "old", maxRunning: 1, rate: { limit: 2 } }]);
+    await applyPlan(verbs, "ns", plan);
+    expect(await verbs.listLimits("ns")).toMatchObject([
+      { name: "new", maxRunning: 5 },
+      { name: "old", maxRunning: 5, rate: {} },
+    ]);
   });
 
   test("looking changes nothing", async () => {

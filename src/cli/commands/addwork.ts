@@ -1,10 +1,18 @@
 /** `coordinate addwork`: adds units to a work spec, from a file of any length. */
 import path from "node:path";
 import { readEntries, syncUnits, type SyncResult } from "../../bulk/index.ts";
-import { BadLines, defineBulk, openInput, runLoad, stateFile, type BulkOptions } from "../bulk-options.ts";
+import {
+  BadLines,
+  defineBulk,
+  openInput,
+  quoteSource,
+  requireWritable,
+  runLoad,
+  stateFile,
+  type BulkOptions,
+} from "../bulk-options.ts";
 import { command } from "../command.ts";
 import type { Context } from "../context.ts";
-import { quote } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
 import { defineNaming, readOneSpec, requireWorkSpec, type NamingOptions } from "../naming.ts";
 import { Progress } from "../progress.ts";
@@ -60,8 +68,13 @@ async function runSync(context: Context, workSpec: string, options: Options): Pr
     );
   if (options.onConflict !== undefined)
     throw new UsageError("--on-conflict does not apply to --sync, which compares existing units itself");
+  if (options.inBatch !== undefined || options.label !== undefined)
+    throw new UsageError("--in-batch and --label do not apply to --sync, which leaves unchanged units alone");
   const { coordinate, ns } = await context.work();
   const { where } = await context.opened();
+  const manifest =
+    options.manifest ?? stateFile(context.env, "manifests", JSON.stringify([where, ns, workSpec]));
+  if (options.dryRun !== true) requireWritable(manifest, "use --manifest FILE to record the list elsewhere");
   const input = await openInput(context, options);
   const { source, format, formatOptions } = input;
   let listed = 0;
@@ -74,8 +87,7 @@ async function runSync(context: Context, workSpec: string, options: Options): Pr
   try {
     const result = await syncUnits({ coordinate, ns, workSpec }, readEntries(source, format, formatOptions), {
       name: source.name,
-      manifest:
-        options.manifest ?? stateFile(context.env, "manifests", JSON.stringify([where, ns, workSpec])),
+      manifest,
       prune: options.prune === true,
       allowEmpty: options.yes === true,
       dryRun: options.dryRun === true,
@@ -115,5 +127,5 @@ function reportSync(context: Context, name: string, result: SyncResult, { dryRun
       : `${count(vanished)} stored but not in the list`,
     ...(bad > 0 ? [counted(bad, "bad line")] : []),
   ];
-  out.line(`${counted(listed, "unit")} in ${quote(name)}: ${parts.join(", ")}`);
+  out.line(`${counted(listed, "unit")} in ${quoteSource(name)}: ${parts.join(", ")}`);
 }

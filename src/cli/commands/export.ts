@@ -26,7 +26,10 @@ export default command<Options>({
   define: (it) => {
     defineSelecting(it)
       .option("-W, --work-spec-name <name>", "only this work spec; may be repeated", repeated)
-      .option("-o, --output <file>", "write to this file; compressed if it ends in .gz")
+      .option(
+        "-o, --output <file>",
+        "write to this file, - for standard output; compressed if it ends in .gz",
+      )
       .option(
         "-s, --status <status>",
         `only units with this status: ${workUnitStatuses.join(", ")}; may be repeated`,
@@ -60,7 +63,7 @@ export default command<Options>({
       now: Date.now(),
       onProgress: (counts) => (units = counts.units),
     });
-    if (options.output === undefined) {
+    if (options.output === undefined || options.output === "-") {
       await writeAll(lines, context.out.stream, context);
       return exit.done;
     }

@@ -99,6 +99,7 @@ function print(context: Context, plan: FlowPlan, how: { prune: boolean }): void 
   if (out.json) {
     out.printJson({
       specs: plan.specs.map(({ name, kind, differences, resets }) => ({ name, kind, differences, resets })),
+      limits: plan.limits,
       vanished: plan.vanished,
     });
     return;
@@ -129,10 +130,11 @@ function report(context: Context, plan: FlowPlan, deleted: readonly string[]): v
   const changed = plan.specs.filter(({ kind }) => kind === "changed").length;
   const same = plan.specs.length - made - changed;
   if (out.json) {
-    out.printJson({ created: made, changed, same, deleted });
+    out.printJson({ created: made, changed, same, deleted, limits: plan.limits.map(({ name }) => name) });
     return;
   }
   const parts = [`${made} new`, `${changed} changed`, `${same} unchanged`];
   if (deleted.length > 0) parts.push(`${deleted.length} deleted`);
+  if (plan.limits.length > 0) parts.push(`${counted(plan.limits.length, "limit")} set`);
   out.line(`${counted(plan.specs.length, "work spec")}: ${parts.join(", ")}`);
 }

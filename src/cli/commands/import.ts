@@ -1,8 +1,9 @@
 /** `coordinate import`: restores what `export` wrote. */
 import path from "node:path";
 import { importLines, openSource } from "../../bulk/index.ts";
+import { quoteSource } from "../bulk-options.ts";
 import { command } from "../command.ts";
-import { quote } from "../escape.ts";
+import { show } from "../escape.ts";
 import { CommandError, exit, UsageError } from "../failure.ts";
 import { Progress } from "../progress.ts";
 import { counted } from "../units.ts";
@@ -22,17 +23,18 @@ export default command<{ merge?: boolean; quiet?: boolean }>({
     const state = () => ({ value: source.bytesRead(), total: source.size, units });
     const progress = new Progress(context, path.basename(source.name), state, options.quiet === true);
     try {
-      const counts = await importLines(coordinate, ns, source.chunks(), {
+      const result = await importLines(coordinate, ns, source.chunks(), {
         name: source.name,
         merge: options.merge === true,
         onProgress: (made) => (units = made.units),
         signal: context.signal,
       });
       progress.stop();
-      if (context.out.json) context.out.printJson(counts);
+      for (const one of result.leftOut) context.out.remark(show(`not restored: ${one}`));
+      if (context.out.json) context.out.printJson(result);
       else
         context.out.line(
-          `${counted(counts.specs, "work spec")} and ${counted(counts.units, "unit")} from ${quote(source.name)}`,
+          `${counted(result.specs, "work spec")} and ${counted(result.units, "unit")} from ${quoteSource(source.name)}`,
         );
       return exit.done;
     } catch (error) {

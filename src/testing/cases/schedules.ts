@@ -275,7 +275,7 @@ export const schedules: CaseGroup = {
         [{ every: 60, timezone: "UTC" }, /schedule\.timezone: allowed only with cron/],
         [{ every: 0.5 }, /schedule\.every: /],
         [{ at: [] }, /schedule\.at: /],
-        [{ at: ["tomorrow"] }, /schedule\.at: expected a list of times/],
+        [{ at: ["tomorrow"] }, /schedule\.at\[0\]: expected a time with an offset/],
         [{ every: 60, at: [1] }, /schedule: expected only one of cron, every and at/],
         [{ crn: "0 3 * * *" }, /schedule: expected one of cron, every and at/],
         [
