@@ -56,6 +56,10 @@ export function batchOf(labels: readonly string[] | undefined): string | null {
   return label === undefined ? null : label.slice(prefix.length);
 }
 
+/** The labels that say nothing about a batch. */
+export const withoutBatch = (labels: readonly string[]): string[] =>
+  labels.filter((label) => !label.startsWith(prefix));
+
 export const newBatch = (name: string, now: number): BatchRow => ({
   name,
   createdTime: now,
