@@ -225,6 +225,8 @@ test("wrong use", async () => {
     /--accept and --drop: use only one of them/,
   );
   expect((await line("replay sums --set factor")).err).toMatch(/expected KEY=VALUE, got factor/);
+  expect((await line("replay sums --set name=foo")).err).toMatch(/--set: the copy is named by --as/);
+  expect((await line("replay sums --set replay_of=foo")).err).toMatch(/replay_of always names the work spec/);
   expect((await line("replay sums -s pending")).err).toMatch(/expected finished or failed, got pending/);
   expect((await line("replay sums --compare --as trial --show x")).err).toMatch(/--show: expected /);
   expect((await line("replay sums --prefix nothing-has-it")).code).toBe(2);
