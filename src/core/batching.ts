@@ -65,6 +65,37 @@ function* finishBatch<Unit extends UnitState>(
   ]);
 }
 
+/**
+ * Deletes batches, and returns for each name whether it existed. Their units stay, and so do their child batches, which have no
+ * parent from then on. A parent counts a deleted batch as it counts a deleted unit.
+ */
+export function* deleteBatches<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  namespace: string,
+  names: readonly string[],
+): Rule<boolean[]> {
+  const found: BatchRow[] = [];
+  for (const name of new Set(names)) {
+    yield set.loadBatch(namespace, name, false);
+    const batch = set.batch(namespace, name);
+    if (batch !== undefined) found.push(batch);
+  }
+  const gone = new Set(found.map(({ name }) => name));
+  yield set.loadInnerBatches(namespace, [...gone]);
+  for (const name of set.innerBatches(namespace, [...gone])) {
+    const inner = set.batch(namespace, name);
+    if (inner !== undefined) set.saveBatch(namespace, { ...inner, parent: null });
+  }
+  for (const batch of found) {
+    set.removeBatch(namespace, batch.name);
+    const outcome = outcomeOf(batch);
+    if (batch.parent !== null && outcome !== "finished")
+      set.countInBatch(namespace, batch.parent, outcome === null ? { total: -1 } : { dropped: 1 });
+  }
+  yield* resolveConsequences(set);
+  return names.map((name) => gone.delete(name));
+}
+
 /** Creates batches, or updates the given fields of existing ones. */
 export function* putBatches<Unit extends UnitState>(
   set: WorkingSet<Unit>,

@@ -212,7 +212,10 @@ export interface Coordinate {
   getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]>;
   /** In name order. */
   listBatches(ns: string, query?: PageQuery): Promise<Page<BatchRow>>;
-  /** Deletes batches; their units stay. Returns for each name whether it existed. */
+  /**
+   * Deletes batches; their units and child batches stay, and a parent counts them like deleted units. Returns for each name
+   * whether it existed.
+   */
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
   /**
    * `cancel` cancels the units of a batch that have not ended; `retry` resets those that failed. Includes the units of child

@@ -309,6 +309,113 @@ export const batches: CaseGroup = {
       },
     },
     {
+      name: "a deleted batch no longer holds up its parent, which ends once",
+      async run(t) {
+        await t.spec("s");
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [
+          { name: "b", then: { workSpec: "after" } },
+          { name: "inner", parent: "b" },
+          { name: "other", parent: "b" },
+        ]);
+        await t.add("s", { name: "1", batch: "inner" });
+        await t.c.setBatches(t.ns, [{ name: "b", sealed: true }]);
+        assert.deepEqual(await counts(t), [2, 0, 0]);
+        assert.deepEqual(await t.c.deleteBatches(t.ns, ["inner", "inner"]), [true, false]);
+        assert.deepEqual([await counts(t), await followers(t)], [[1, 0, 0], []]);
+        assert.deepEqual(await t.c.deleteBatches(t.ns, ["other"]), [true]);
+        assert.deepEqual([await counts(t), await followers(t)], [[0, 0, 0], ["b"]]);
+        const attempt = await t.claimOne({ workSpecs: ["after"] });
+        assert.deepEqual(decodeData(present(attempt.data)), { batch: "b", total: 0, finished: 0, failed: 0 });
+        await t.settled(attempt, "finish");
+        // the unit of the deleted batch stays, and counts nowhere
+        await settleAll(t, "finish", ["s"]);
+        assert.deepEqual([await counts(t), await t.statuses("after")], [[0, 0, 0], { b: "finished" }]);
+      },
+    },
+    {
+      name: "the end of a parent by a delete is seen by a waiting worker and by the batch around it",
+      async run(t) {
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [
+          { name: "inner", parent: "b", then: { workSpec: "after" } },
+          { name: "innermost", parent: "inner" },
+          { name: "b", sealed: true },
+          { name: "inner", sealed: true },
+        ]);
+        const waiting = t.c.requestAttempts(t.ns, { worker: "w", number: 1, waitMs: 20_000 });
+        if (t.subject.waiting !== undefined) await t.untilWaiting(1);
+        await t.c.deleteBatches(t.ns, ["innermost"]);
+        const [attempt] = await waiting;
+        assert.deepEqual(
+          [await counts(t), await counts(t, "inner")],
+          [
+            [2, 1, 0],
+            [0, 0, 0],
+          ],
+        );
+        await t.settled(present(attempt), "finish");
+        assert.deepEqual(await counts(t), [2, 2, 0]);
+        assert.equal((await batch(t)).doneTime, t.now);
+      },
+    },
+    {
+      name: "a deleted batch that had ended counts in its parent as a deleted unit does",
+      async run(t) {
+        await t.spec("s");
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [{ name: "b", then: { workSpec: "after", on: "finished" } }]);
+        for (const name of ["failed", "finished", "reopened", "open"]) {
+          await t.c.setBatches(t.ns, [{ name, parent: "b" }]);
+          await t.add("s", { name, batch: name });
+          if (name === "open") continue;
+          await t.c.setBatches(t.ns, [{ name, sealed: true }]);
+          await settleAll(t, name === "finished" ? "finish" : "fail", ["s"]);
+        }
+        await t.c.changeBatch(t.ns, "reopened", "retry");
+        await t.c.setBatches(t.ns, [{ name: "b", sealed: true }]);
+        assert.deepEqual(await counts(t), [4, 1, 1]);
+        await t.c.deleteBatches(t.ns, ["finished"]);
+        assert.deepEqual(await counts(t), [4, 1, 1]);
+        await t.c.deleteBatches(t.ns, ["failed"]);
+        assert.deepEqual(await counts(t), [3, 1, 0]);
+        await t.c.deleteBatches(t.ns, ["reopened"]);
+        assert.deepEqual([await counts(t), await followers(t)], [[2, 1, 0], []]);
+        await t.c.deleteBatches(t.ns, ["open"]);
+        assert.deepEqual([await counts(t), await followers(t)], [[1, 1, 0], ["b"]]);
+      },
+    },
+    {
+      name: "batches in a deleted batch go on without a parent, also when a batch of that name is made again",
+      async run(t) {
+        await t.spec("s");
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [
+          { name: "outer" },
+          { name: "b", parent: "outer" },
+          { name: "inner", parent: "b", then: { workSpec: "after" } },
+          { name: "gone", parent: "b" },
+        ]);
+        await t.add("s", { name: "1", batch: "inner" });
+        assert.deepEqual(await t.c.deleteBatches(t.ns, ["b", "gone"]), [true, true]);
+        assert.deepEqual(await counts(t, "outer"), [0, 0, 0]);
+        assert.deepEqual(await t.c.getBatches(t.ns, ["b", "gone"]), [null, null]);
+        assert.equal((await batch(t, "inner")).parent, null);
+        await t.c.setBatches(t.ns, [{ name: "b" }, { name: "inner", sealed: true }]);
+        await settleAll(t, "finish", ["s"]);
+        assert.deepEqual(
+          [await counts(t), await counts(t, "inner")],
+          [
+            [0, 0, 0],
+            [1, 1, 0],
+          ],
+        );
+        assert.deepEqual((await t.unit("after", "inner")).labels, []);
+        await t.c.setBatches(t.ns, [{ name: "inner", parent: "outer" }]);
+        assert.deepEqual(await counts(t, "outer"), [1, 1, 0]);
+      },
+    },
+    {
       name: "what is wrong is refused by name",
       async run(t) {
         await t.refuses("bad_argument", t.c.setBatches(t.ns, [{ name: "b", parent: "b" }]), /parent/);
