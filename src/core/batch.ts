@@ -21,7 +21,7 @@ export interface BatchInput {
   then?: { workSpec: string; workUnit?: string; on?: BatchCondition } | null;
   /** Its producer adds no more units: from now on the batch may end. */
   sealed?: boolean;
-  /** The batch that this one belongs to, where it counts as one unit. Cannot be changed once set. */
+  /** The batch that this one belongs to, where it counts as one unit; created if it does not exist. Cannot be changed once set. */
   parent?: string;
 }
 

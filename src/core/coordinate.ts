@@ -206,7 +206,7 @@ export interface Coordinate {
 
   // ---- batches
 
-  /** Creates batches, or updates the given fields of existing ones; see `BatchInput`. */
+  /** Creates batches, or updates the given fields of existing ones; see `BatchInput`. A cycle of parents is refused. */
   setBatches(ns: string, batches: readonly BatchInput[]): Promise<BatchRow[]>;
   /** By name, in the order asked for, null where there is none. */
   getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]>;

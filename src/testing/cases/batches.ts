@@ -416,6 +416,79 @@ export const batches: CaseGroup = {
       },
     },
     {
+      name: "a cycle of batches is refused, and nothing of the call is stored",
+      async run(t) {
+        await t.c.setBatches(t.ns, [{ name: "a" }, { name: "c", parent: "b" }, { name: "b", parent: "a" }]);
+        await t.refuses(
+          "bad_argument",
+          t.c.setBatches(t.ns, [
+            { name: "new", sealed: true },
+            { name: "a", sealed: true, parent: "c" },
+          ]),
+          /parent: batches form a cycle: a -> c -> b -> a$/,
+        );
+        await t.refuses(
+          "bad_argument",
+          t.c.setBatches(t.ns, [
+            { name: "x", parent: "y" },
+            { name: "y", parent: "z" },
+            { name: "z", parent: "x" },
+          ]),
+          /parent: batches form a cycle: z -> x -> y -> z$/,
+        );
+        assert.deepEqual(
+          (await t.c.listBatches(t.ns)).rows.map((row) => [row.name, row.parent, row.sealed, row.total]),
+          [
+            ["a", null, false, 1],
+            ["b", "a", false, 1],
+            ["c", "b", false, 0],
+          ],
+        );
+      },
+    },
+    {
+      name: "of two calls that close a cycle together, one is refused",
+      async run(t) {
+        for (let i = 0; i < 5; i++) {
+          const [a, b] = [`a${i}`, `b${i}`];
+          if (i % 2 === 0) await t.c.setBatches(t.ns, [{ name: a }, { name: b }]);
+          const results = await Promise.allSettled([
+            t.c.setBatches(t.ns, [{ name: a, parent: b }]),
+            t.c.setBatches(t.ns, [{ name: b, parent: a }]),
+          ]);
+          assert.deepEqual(results.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+        }
+      },
+    },
+    {
+      name: "the parent of a batch cannot be changed; giving it again, or none, keeps it",
+      async run(t) {
+        await t.c.setBatches(t.ns, [{ name: "inner", parent: "b" }]);
+        const moved = [
+          { name: "inner", parent: "other" },
+          { name: "fresh", parent: "b" },
+        ];
+        const refused = /parent: batch inner is in batch b and cannot be moved to other$/;
+        await t.refuses("bad_argument", t.c.setBatches(t.ns, moved), refused);
+        await t.refuses(
+          "bad_argument",
+          t.c.setBatches(t.ns, [
+            { name: "twice", parent: "b" },
+            { name: "twice", parent: "inner" },
+          ]),
+          /parent: batch twice is in batch b and cannot be moved to inner$/,
+        );
+        await t.c.setBatches(t.ns, [{ name: "inner", parent: "b" }, { name: "inner" }]);
+        assert.deepEqual(
+          (await t.c.listBatches(t.ns)).rows.map((row) => [row.name, row.parent, row.total]),
+          [
+            ["b", null, 1],
+            ["inner", "b", 0],
+          ],
+        );
+      },
+    },
+    {
       name: "what is wrong is refused by name",
       async run(t) {
         await t.refuses("bad_argument", t.c.setBatches(t.ns, [{ name: "b", parent: "b" }]), /parent/);
