@@ -42,6 +42,24 @@ export const batches: CaseGroup = {
       },
     },
     {
+      name: "a unit in a batch may have as many labels of its own as any other",
+      async run(t) {
+        await t.spec("s");
+        const labels = Array.from({ length: 8 }, (_, i) => `l${i}`);
+        await t.add("s", { name: "u", labels, batch: "b" });
+        const given = (await t.unit("s", "u")).labels;
+        assert.deepEqual(given, ["batch:b", ...labels]);
+        await t.add("s", { name: "v", labels: given });
+        assert.deepEqual(await counts(t), [2, 0, 0]);
+        await t.refuses(
+          "too_large",
+          t.add("s", { name: "w", labels: [...labels, "l8"], batch: "b" }),
+          /labels: 9 items, at most 8$/,
+        );
+        assert.deepEqual(await counts(t), [2, 0, 0]);
+      },
+    },
+    {
       name: "when all have ended, one unit is made, named by the batch, with its counts, and not before",
       async run(t) {
         await three(t);
