@@ -11,9 +11,11 @@ import {
   decodeData,
   eachPage,
   encodeData,
+  withoutBatch,
   type Coordinate,
   type Data,
   type DataObject,
+  type WorkUnitInput,
   type WorkUnitQuery,
   type WorkUnitRow,
 } from "../core/index.ts";
@@ -87,12 +89,25 @@ export async function addToReplay(
     coordinate.listWorkUnits(ns, workSpec, { ...query, asAdded: true, limit: pageSize, ...from }),
   );
   for await (const rows of pages) {
-    const units = rows.map(({ name, data, priority, labels }) => ({ name, data, priority, labels }));
-    added += (await coordinate.addWorkUnits(ns, copy, units)).length;
+    added += (await coordinate.addWorkUnits(ns, copy, rows.map(copyOf))).length;
     onProgress(added);
   }
   return added;
 }
+
+/**
+ * Without the batch, which would count the copy and wait for it, and the queues, whose readers expect the original. Delays,
+ * deadlines and dependencies of the original are over.
+ */
+const copyOf = (row: WorkUnitRow): WorkUnitInput => ({
+  name: row.name,
+  data: row.data,
+  priority: row.priority,
+  partition: row.partition,
+  labels: withoutBatch(row.labels),
+  ...(row.maxRetries !== undefined && { maxRetries: row.maxRetries }),
+  ...(row.retry !== undefined && { retry: row.retry }),
+});
 
 /** Compares unit by unit, in name order; `onDifference` is called for units whose results differ. */
 export async function compareReplay(

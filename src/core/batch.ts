@@ -21,7 +21,7 @@ export interface BatchInput {
   then?: { workSpec: string; workUnit?: string; on?: BatchCondition } | null;
   /** Its producer adds no more units: from now on the batch may end. */
   sealed?: boolean;
-  /** The batch that this one belongs to, where it counts as one unit. Cannot be changed once set. */
+  /** The batch that this one belongs to, where it counts as one unit; created if it does not exist. Cannot be changed once set. */
   parent?: string;
 }
 
@@ -55,6 +55,10 @@ export function batchOf(labels: readonly string[] | undefined): string | null {
   const label = labels.find((one) => one.startsWith(prefix));
   return label === undefined ? null : label.slice(prefix.length);
 }
+
+/** The labels that say nothing about a batch. */
+export const withoutBatch = (labels: readonly string[]): string[] =>
+  labels.filter((label) => !label.startsWith(prefix));
 
 export const newBatch = (name: string, now: number): BatchRow => ({
   name,

@@ -2,6 +2,7 @@
 import { putUnits } from "./adding.ts";
 import { batchLabel, endsNow, newBatch, outcomeOf, type BatchInput, type BatchRow } from "./batch.ts";
 import { encodeData } from "./data.ts";
+import { CoordinateError } from "./errors.ts";
 import { follow } from "./life.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
@@ -65,12 +66,80 @@ function* finishBatch<Unit extends UnitState>(
   ]);
 }
 
+/**
+ * Deletes batches, and returns for each name whether it existed. Their units stay, and so do their child batches, which have no
+ * parent from then on. A parent counts a deleted batch as it counts a deleted unit.
+ */
+export function* deleteBatches<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  namespace: string,
+  names: readonly string[],
+): Rule<boolean[]> {
+  const found: BatchRow[] = [];
+  for (const name of new Set(names)) {
+    yield set.loadBatch(namespace, name, false);
+    const batch = set.batch(namespace, name);
+    if (batch !== undefined) found.push(batch);
+  }
+  const gone = new Set(found.map(({ name }) => name));
+  yield set.loadInnerBatches(namespace, [...gone]);
+  for (const name of set.innerBatches(namespace, [...gone])) {
+    const inner = set.batch(namespace, name);
+    if (inner !== undefined) set.saveBatch(namespace, { ...inner, parent: null });
+  }
+  for (const batch of found) {
+    set.removeBatch(namespace, batch.name);
+    const outcome = outcomeOf(batch);
+    if (batch.parent !== null && outcome !== "finished")
+      set.countInBatch(namespace, batch.parent, outcome === null ? { total: -1 } : { dropped: 1 });
+  }
+  yield* resolveConsequences(set);
+  return names.map((name) => gone.delete(name));
+}
+
+/**
+ * Before anything is changed, refuses to change the parent of a batch, and to put a batch into itself or into one inside it. All
+ * batches on the way up are locked, so that two calls cannot close a cycle together.
+ */
+function* checkParents<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  namespace: string,
+  inputs: readonly BatchInput[],
+): Rule<void> {
+  const given = new Map<string, string>();
+  function* parentOf(name: string): Rule<string | null> {
+    yield set.loadBatch(namespace, name, true);
+    return given.get(name) ?? set.batch(namespace, name)?.parent ?? null;
+  }
+  for (const { name, parent } of inputs) {
+    if (parent === undefined) continue;
+    const current = yield* parentOf(name);
+    if (current === parent) continue;
+    if (current !== null)
+      throw new CoordinateError(
+        "bad_argument",
+        `parent: batch ${name} is in batch ${current} and cannot be moved to ${parent}`,
+      );
+    given.set(name, parent);
+    const path = new Set([name]);
+    for (let at: string | null = parent; at !== null; at = yield* parentOf(at)) {
+      if (path.has(at))
+        throw new CoordinateError(
+          "bad_argument",
+          `parent: batches form a cycle: ${[...path, at].join(" -> ")}`,
+        );
+      path.add(at);
+    }
+  }
+}
+
 /** Creates batches, or updates the given fields of existing ones. */
 export function* putBatches<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   namespace: string,
   inputs: readonly BatchInput[],
 ): Rule<BatchRow[]> {
+  yield* checkParents(set, namespace, inputs);
   for (const { name, then, sealed, parent } of inputs) {
     yield set.loadBatch(namespace, name, true);
     const batch = set.batch(namespace, name) ?? newBatch(name, set.now);

@@ -207,13 +207,16 @@ export interface Coordinate {
 
   // ---- batches
 
-  /** Creates batches, or updates the given fields of existing ones; see `BatchInput`. */
+  /** Creates batches, or updates the given fields of existing ones; see `BatchInput`. A cycle of parents is refused. */
   setBatches(ns: string, batches: readonly BatchInput[]): Promise<BatchRow[]>;
   /** By name, in the order asked for, null where there is none. */
   getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]>;
   /** In name order. */
   listBatches(ns: string, query?: PageQuery): Promise<Page<BatchRow>>;
-  /** Deletes batches; their units stay. Returns for each name whether it existed. */
+  /**
+   * Deletes batches; their units and child batches stay, and a parent counts them like deleted units. Returns for each name
+   * whether it existed.
+   */
   deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
   /**
    * `cancel` cancels the units of a batch that have not ended; `retry` resets those that failed. Includes the units of child

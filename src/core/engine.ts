@@ -754,7 +754,8 @@ export class Engine implements Coordinate {
   }
 
   async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
-    return this.#store.deleteBatches(this.#ns(ns), this.#requests.items("names", names, checkBatch));
+    const checked = this.#requests.items("names", names, checkBatch);
+    return this.#store.deleteBatches(this.#ns(ns), checked, this.#clock.now());
   }
 
   async changeBatch(ns: string, batch: string, action: BatchAction): Promise<number> {

@@ -121,12 +121,15 @@ export class Requests {
             ),
     };
     if (unit.queues !== undefined) {
-      const queues = checkNames("queues", "queue", unit.queues, maxQueues);
+      const queues = checkNames("queues", "queue", unit.queues);
+      checkLength("queues", queues.length, maxQueues);
       if (queues.length > 0) put.queues = queues;
     }
     if (unit.labels !== undefined || unit.batch !== undefined) {
       const own = unit.batch === undefined ? [] : [batchLabel(checkBatch(unit.batch))];
-      const labels = checkNames("labels", "label", [...own, ...(unit.labels ?? [])], maxLabels);
+      const labels = checkNames("labels", "label", [...own, ...(unit.labels ?? [])]);
+      // the label of its batch is not counted: the caller need not know that a batch is a label
+      checkLength("labels", labels.length - (batchOf(labels) === null ? 0 : 1), maxLabels);
       if (labels.length > 0) put.labels = labels;
     }
     if (unit.partition !== undefined && unit.partition !== "")
@@ -321,12 +324,12 @@ export function checkRef(ref: WorkSpecRef): WorkSpecRef {
 }
 
 /** Names without repetitions, in the order they were given. */
-function checkNames(field: string, kind: NameKind, names: readonly string[], max: number): string[] {
-  const checked = checkList(field, names, 1000).map((name) => checkName(kind, name));
-  const distinct = [...new Set(checked)];
-  if (distinct.length > max)
-    throw new CoordinateError("too_large", `${field}: ${distinct.length} items, at most ${max}`);
-  return distinct;
+function checkNames(field: string, kind: NameKind, names: readonly string[]): string[] {
+  return [...new Set(checkList(field, names, 1000).map((name) => checkName(kind, name)))];
+}
+
+function checkLength(field: string, length: number, max: number): void {
+  if (length > max) throw new CoordinateError("too_large", `${field}: ${length} items, at most ${max}`);
 }
 
 /** The name of a batch must fit in a label. */

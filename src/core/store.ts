@@ -222,7 +222,8 @@ export interface Store extends QueueStore, ActionStore, LogStore, LockStore, Hou
   getBatches(ns: string, names: readonly string[]): Promise<(BatchRow | null)[]>;
   /** In name order, after `previous`. */
   listBatches(ns: string, previous: string | null, limit: number): Promise<BatchRow[]>;
-  deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]>;
+  /** A parent that ends now makes its unit in the same transaction. */
+  deleteBatches(ns: string, names: readonly string[], now: number): Promise<boolean[]>;
   /** The names of the batches directly inside these. */
   innerBatches(ns: string, parents: readonly string[]): Promise<string[]>;
 

@@ -28,7 +28,10 @@ export interface WorkUnitInput extends UnitRetry {
    * adding the unit again replaces them: absent is none.
    */
   queues?: readonly string[];
-  /** A few short words to find the unit by; at most 8, each of 1 to 256 bytes. Absent is none, also when added again. */
+  /**
+   * A few short words to find the unit by; at most 8, besides that of its batch, each of 1 to 256 bytes. Absent is none, also when
+   * added again.
+   */
   labels?: readonly string[];
   /**
    * Groups units where the work spec has limits, rates or an order for each partition: by tenant, host or account, say. At most 256

@@ -129,7 +129,7 @@ export const hasTimer = (timing: UnitTiming | null): timing is UnitTiming =>
 export interface BatchChange extends BatchCounts {
   readonly namespace: string;
   readonly name: string;
-  /** Failed units that were deleted: a batch that has not ended no longer counts them. */
+  /** Failed units and child batches that were deleted: a batch that has not ended no longer counts them. */
   readonly dropped: number;
 }
 
@@ -217,6 +217,11 @@ export abstract class WorkingSet<Unit extends UnitState> {
     return undefined;
   }
 
+  /** The batches directly inside these. */
+  loadInnerBatches(_namespace: string, _parents: readonly string[]): Loading {
+    return undefined;
+  }
+
   /** The state of the breaker and the counts of its window. No other transaction trips or closes it until the verb has ended. */
   loadBreaker(_spec: Unit["spec"]): Loading {
     return undefined;
@@ -269,6 +274,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract limits(spec: Unit["spec"]): readonly SharedLimitState[];
 
   abstract batch(namespace: string, name: string): BatchRow | undefined;
+  /** The names of the batches directly inside these. */
+  abstract innerBatches(namespace: string, parents: readonly string[]): readonly string[];
   /** Outcomes of attempts within the window of the breaker, those that this verb has added included. */
   abstract counts(spec: Unit["spec"]): OutcomeCounts;
 
@@ -309,6 +316,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract meet(unit: Unit, need: Need): void;
   abstract setExtras(unit: Unit, extras: Extras): void;
   abstract saveBatch(namespace: string, batch: BatchRow): void;
+  abstract removeBatch(namespace: string, name: string): void;
   /** Deletes a unit that has left its list, with its attempts and needs. */
   abstract remove(unit: Unit): void;
   /** No unit is generated before this time. */

@@ -9,6 +9,7 @@ import {
   resolveConsequences,
   CoordinateError,
   defaultNamespaceSettings,
+  deleteBatches,
   HistoryCounts,
   makeAttempts,
   missingWorkSpec,
@@ -580,8 +581,10 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     return listBatches(this.#spaces.get(ns), previous, limit);
   }
 
-  async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
-    return names.map((name) => this.#spaces.get(ns)?.batches.delete(name) ?? false);
+  async deleteBatches(ns: string, names: readonly string[], now: number): Promise<boolean[]> {
+    const existed = run(deleteBatches(this.#set.at(now), ns, names));
+    this.#changed(ns);
+    return existed;
   }
 
   async innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {

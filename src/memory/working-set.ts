@@ -28,6 +28,7 @@ import {
   type WorkUnitPut,
   type WorkUnitStatus,
 } from "../core/index.ts";
+import { innerBatches } from "./batches.ts";
 import { Queue } from "./queues.ts";
 import { byName, timerOf, Unit, Worker, type Space, type Spec, type UnitTable } from "./state.ts";
 
@@ -297,8 +298,16 @@ export class MemorySet extends WorkingSet<Unit> {
     return this.#spaces.get(namespace)?.batches.get(name);
   }
 
+  innerBatches(namespace: string, parents: readonly string[]): string[] {
+    return innerBatches(this.#spaces.get(namespace), parents);
+  }
+
   saveBatch(namespace: string, batch: BatchRow): void {
     this.#spaces.get(namespace)?.batches.set(batch.name, batch);
+  }
+
+  removeBatch(namespace: string, name: string): void {
+    this.#spaces.get(namespace)?.batches.delete(name);
   }
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {

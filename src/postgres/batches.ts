@@ -72,12 +72,10 @@ export async function findInner(session: Session, ns: string, parents: readonly 
   return rows.map(([name]) => nameFromBytes(name as Buffer));
 }
 
-export async function dropBatches(tx: Session, ns: string, names: readonly string[]): Promise<boolean[]> {
-  const rows = await tx.rows(
+export async function dropBatch(tx: Session, ns: string, name: string): Promise<void> {
+  await tx.rows(
     `DELETE FROM @batch b USING @namespace n
-     WHERE n.name = $1 AND NOT n.dead AND b.namespace = n.id AND b.name = ANY ($2::bytea[]) RETURNING b.state`,
-    [nameToBytes(ns), byteas(names.map(nameToBytes))],
+     WHERE n.name = $1 AND NOT n.dead AND b.namespace = n.id AND b.name = $2`,
+    [nameToBytes(ns), nameToBytes(name)],
   );
-  const gone = new Set(rows.map(([state]) => parse(state).name));
-  return names.map((name) => gone.delete(name));
 }

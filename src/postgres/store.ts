@@ -6,6 +6,7 @@ import {
   changeUnits,
   resolveConsequences,
   CoordinateError,
+  deleteBatches,
   follow,
   isCoordinateError,
   makeAttempts,
@@ -72,7 +73,7 @@ import { findAttempts } from "./attempts.ts";
 import { ClaimRequests } from "./claim-requests.ts";
 import { Context, type PostgresParts } from "./context.ts";
 import { Settles } from "./settles.ts";
-import { dropBatches, findInner, pageBatches, readBatches } from "./batches.ts";
+import { findInner, pageBatches, readBatches } from "./batches.ts";
 import { listLanes } from "./lanes.ts";
 import { dropLimits, readLimits, writeLimits } from "./limits.ts";
 import type { Claimed } from "./claims.ts";
@@ -534,8 +535,10 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     return pageBatches(this.#slow, ns, previous, limit);
   }
 
-  deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
-    return this.#db.transaction((tx) => dropBatches(tx, ns, names));
+  async deleteBatches(ns: string, names: readonly string[], now: number): Promise<boolean[]> {
+    const existed = await this.#context.apply(this.#db, now, (set) => deleteBatches(set, ns, names));
+    await this.#context.changed(ns);
+    return existed;
   }
 
   innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {

@@ -36,7 +36,7 @@ import {
   type WorkUnitStatus,
 } from "../core/index.ts";
 import { dropHeld, insertHistory, updateHistory, type Archived } from "./attempts.ts";
-import { holdBatch, writeBatch } from "./batches.ts";
+import { dropBatch, findInner, holdBatch, writeBatch } from "./batches.ts";
 import { isRow, type Row, type Session, type Transaction } from "./connection.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
@@ -121,8 +121,9 @@ export class PostgresSet extends WorkingSet<Unit> {
   readonly #renamed = new Set<Unit>();
   readonly #begun = new Map<string, { namespaceId: number; worker: string; keys: AttemptKey[] }>();
   readonly #nextContinuous = new Map<number, number>();
-  readonly #batches = new Map<string, BatchRow>();
-  readonly #savedBatches = new Map<string, { namespace: string; batch: BatchRow }>();
+  /** Null for a batch that was removed, so that it is not loaded again. */
+  readonly #batches = new Map<string, BatchRow | null>();
+  readonly #changedBatches = new Map<string, { namespace: string; name: string }>();
   readonly #runs = new Map<number, { nextRun: number; lastRun: number }>();
   /** The counts in the windows of breakers, and what this operation adds, by time. */
   readonly #counted = new Map<number, OutcomeCounts>();
@@ -682,12 +683,33 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   batch(namespace: string, name: string): BatchRow | undefined {
-    return this.#batches.get(`${namespace}\0${name}`);
+    return this.#batches.get(`${namespace}\0${name}`) ?? undefined;
+  }
+
+  override async loadInnerBatches(namespace: string, parents: readonly string[]): Promise<void> {
+    for (const name of await findInner(this.#tx, namespace, parents))
+      await this.loadBatch(namespace, name, false);
+  }
+
+  innerBatches(_namespace: string, parents: readonly string[]): string[] {
+    const wanted = new Set<string | null>(parents);
+    return [...this.#batches.values()].flatMap((batch) =>
+      batch !== null && wanted.has(batch.parent) ? [batch.name] : [],
+    );
   }
 
   saveBatch(namespace: string, batch: BatchRow): void {
-    this.#batches.set(`${namespace}\0${batch.name}`, batch);
-    this.#savedBatches.set(`${namespace}\0${batch.name}`, { namespace, batch });
+    this.#changeBatch(namespace, batch.name, batch);
+  }
+
+  removeBatch(namespace: string, name: string): void {
+    this.#changeBatch(namespace, name, null);
+  }
+
+  #changeBatch(namespace: string, name: string, batch: BatchRow | null): void {
+    const key = `${namespace}\0${name}`;
+    this.#batches.set(key, batch);
+    this.#changedBatches.set(key, { namespace, name });
   }
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {
@@ -810,8 +832,11 @@ export class PostgresSet extends WorkingSet<Unit> {
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);
     for (const { namespace, name, full } of this.#paid.values())
       await saveFull(this.#tx, namespace, name, full);
-    for (const { namespace, batch } of this.#savedBatches.values())
-      await writeBatch(this.#tx, namespace, batch);
+    for (const { namespace, name } of this.#changedBatches.values()) {
+      const batch = this.batch(namespace, name);
+      if (batch === undefined) await dropBatch(this.#tx, namespace, name);
+      else await writeBatch(this.#tx, namespace, batch);
+    }
     for (const [spec, { nextRun, lastRun }] of this.#runs)
       await this.#tx.rows("UPDATE @spec SET next_run = $2, last_run = $3 WHERE id = $1", [
         spec,

@@ -12,9 +12,9 @@ export function readBatch(state: State, space: Space, name: string): BatchRow | 
 export const listBatches = (state: State, space: Space, previous: string | null, limit: number): BatchRow[] =>
   state.sql.batches.all(space.id, nameToBytes(previous ?? ""), limit).map(([row]) => parse(row));
 
-export function deleteBatch(state: State, space: Space, name: string): boolean {
+export function deleteBatch(state: State, space: Space, name: string): void {
   state.writes++;
-  return state.sql.dropBatch.run(space.id, nameToBytes(name)) > 0;
+  state.sql.dropBatch.run(space.id, nameToBytes(name));
 }
 
 export const innerBatches = (state: State, space: Space, parents: readonly string[]): string[] =>

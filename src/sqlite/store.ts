@@ -12,6 +12,7 @@ import {
   resolveConsequences,
   CoordinateError,
   defaultNamespaceSettings,
+  deleteBatches,
   makeAttempts,
   missingWorkSpec,
   putBatches,
@@ -68,7 +69,7 @@ import {
   type WorkUnitRow,
   type WorkUnitWhere,
 } from "../core/index.ts";
-import { deleteBatch, innerBatches, listBatches, readBatch } from "./batches.ts";
+import { innerBatches, listBatches, readBatch } from "./batches.ts";
 import { listLanes } from "./lanes.ts";
 import { deleteLimit, putLimits, readLimits } from "./limits.ts";
 import { again, Committer } from "./commit.ts";
@@ -729,8 +730,12 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     return this.#read(inSpace(ns, [], (state, space) => listBatches(state, space, previous, limit)));
   }
 
-  async deleteBatches(ns: string, names: readonly string[]): Promise<boolean[]> {
-    return this.#write(eachIn(ns, names, false, deleteBatch));
+  async deleteBatches(ns: string, names: readonly string[], now: number): Promise<boolean[]> {
+    return this.#write(function* (state): Steps<boolean[]> {
+      const existed = yield* applied(state, now, (set) => deleteBatches(set, ns, names));
+      state.changed.add(ns);
+      return existed;
+    });
   }
 
   async innerBatches(ns: string, parents: readonly string[]): Promise<string[]> {

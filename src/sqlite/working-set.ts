@@ -36,7 +36,7 @@ import { dropLogs } from "./logs.ts";
 import { dropFailed, noteFailed } from "./failures.ts";
 import { addNew } from "./fast-paths.ts";
 import { enterLane, lanesOf, laneValue, leaveLane } from "./lanes.ts";
-import { readBatch } from "./batches.ts";
+import { deleteBatch, innerBatches, readBatch } from "./batches.ts";
 import { addOutcomes, readOutcomes } from "./outcomes.ts";
 import { limitsOf } from "./limits.ts";
 import { addMessage } from "./queues.ts";
@@ -499,6 +499,16 @@ export class SqliteSet extends WorkingSet<Unit> {
     this.#state.writes++;
     const parent = batch.parent === null ? null : JSON.stringify(batch.parent);
     this.#state.sql.setBatch.run(space.id, nameToBytes(batch.name), JSON.stringify(batch), parent);
+  }
+
+  innerBatches(namespace: string, parents: readonly string[]): string[] {
+    const space = this.#state.spaces.get(namespace);
+    return space === undefined ? [] : innerBatches(this.#state, space, parents);
+  }
+
+  removeBatch(namespace: string, name: string): void {
+    const space = this.#state.spaces.get(namespace);
+    if (space !== undefined) deleteBatch(this.#state, space, name);
   }
 
   setRuns(spec: Spec, nextRun: number, lastRun: number): void {

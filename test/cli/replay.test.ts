@@ -162,6 +162,46 @@ test("only what is selected, under a name of its own, by another task", async ()
   });
 });
 
+test("a copy runs like its original, and is not in its batch", async () => {
+  const retry = { maxRetries: 3, retry: { attempts: 2, backoff: { kind: "fixed", delayMs: 5 } } } as const;
+  const settle = (engine: Engine, workSpec: string) =>
+    engine
+      .requestAttempts("", { worker: "w", number: 1, workSpecs: [workSpec] })
+      .then(([attempt]) => engine.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]));
+  const done = async (engine: Engine): Promise<unknown> => {
+    const [batch] = await engine.getBatches("", ["bt"]);
+    const reports = (await engine.listWorkUnits("", "report")).rows.map(({ name }) => name);
+    return [batch?.total, batch?.finished, reports];
+  };
+  await withEngine(async (engine) => {
+    await engine.setWorkSpecs("", [
+      { data: encodeData({ name: "parts" }) },
+      { data: encodeData({ name: "report", disabled: true }) },
+    ]);
+    await engine.setBatches("", [{ name: "bt", then: { workSpec: "report" } }]);
+    await engine.addWorkUnits("", "parts", [
+      {
+        ...{ name: "u1", batch: "bt", labels: ["l"], partition: "p", priority: 2, ...retry },
+        ...{ deadlineMs: 1, expiresMs: 60_000, queues: ["q"] },
+      },
+      { name: "u2", batch: "bt" },
+    ]);
+    await engine.setBatches("", [{ name: "bt", sealed: true }]);
+    await settle(engine, "parts");
+  });
+  expect((await line("replay parts")).out).toContain("Added 1 work unit to parts-replay");
+  await withEngine(async (engine) => {
+    const [copy] = await engine.getWorkUnits("", "parts-replay", ["u1"]);
+    expect(copy).toMatchObject({ partition: "p", priority: 2, labels: ["l"], queues: [], ...retry });
+    expect([copy?.deadline, copy?.expires]).toEqual([undefined, undefined]);
+    expect(await done(engine)).toEqual([2, 1, []]);
+    await settle(engine, "parts");
+    expect(await done(engine)).toEqual([2, 2, ["bt"]]);
+  });
+  await line("replay parts --drop");
+  await withEngine((engine) => engine.deleteWorkSpecs("", ["parts", "report"]));
+});
+
 test("a work spec that is no replay is neither overwritten nor deleted", async () => {
   for (const words of [
     "replay sums --as next",
@@ -185,6 +225,8 @@ test("wrong use", async () => {
     /--accept and --drop: use only one of them/,
   );
   expect((await line("replay sums --set factor")).err).toMatch(/expected KEY=VALUE, got factor/);
+  expect((await line("replay sums --set name=foo")).err).toMatch(/--set: the copy is named by --as/);
+  expect((await line("replay sums --set replay_of=foo")).err).toMatch(/replay_of always names the work spec/);
   expect((await line("replay sums -s pending")).err).toMatch(/expected finished or failed, got pending/);
   expect((await line("replay sums --compare --as trial --show x")).err).toMatch(/--show: expected /);
   expect((await line("replay sums --prefix nothing-has-it")).code).toBe(2);

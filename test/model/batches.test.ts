@@ -1,8 +1,10 @@
-/** Random histories of nested batches: the counts match the units and child batches, and each batch makes its unit once. */
+/** Random histories of nested batches: the counts match the units and child batches, and none stays open that could end. */
 import { expect, test } from "vitest";
 import {
+  batchLabel,
   batchOf,
   encodeData,
+  endsNow,
   Engine,
   ManualClock,
   seededRandom,
@@ -14,7 +16,6 @@ import { MemoryStore } from "../../src/memory/index.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
 
 const ns = "n";
-const batches = ["outer", "inner", "innermost", "beside"];
 const names = Array.from({ length: 8 }, (_, i) => `u${i}`);
 
 /** How a child batch counts in its parent: as an ended unit once it has ended, unless some of its units were retried. */
@@ -23,7 +24,10 @@ function outcome({ doneTime, total, finished, failed }: BatchRow): "finished" | 
   return failed > 0 ? "failed" : "finished";
 }
 
-/** Ended units stay counted after they are deleted, except failed units of a batch that is not done: they would block it forever. */
+/**
+ * Units and child batches that had ended stay counted after they are deleted, except failed ones of a batch that is not done: they
+ * would block it forever.
+ */
 type Deleted = Pick<WorkUnitRow, "labels" | "status">;
 
 async function check(engine: Engine, deleted: readonly Deleted[], history: string): Promise<void> {
@@ -42,6 +46,7 @@ async function check(engine: Engine, deleted: readonly Deleted[], history: strin
       count("finished"),
       count("failed"),
     ]);
+    expect(endsNow(batch), `${batch.name} should have ended: ${history}`).toBe(false);
   }
 }
 
@@ -54,6 +59,13 @@ async function run(store: Store, seed: number): Promise<void> {
     { data: encodeData({ name: "after" }) },
   ]);
   const deleted: Deleted[] = [];
+  const remember = async (one: Deleted): Promise<void> => {
+    const name = batchOf(one.labels);
+    const batch = (await engine.listBatches(ns)).rows.find((row) => row.name === name);
+    if (one.status === "finished" || (one.status === "failed" && batch?.doneTime !== 0)) deleted.push(one);
+  };
+  // a deleted batch gets a new name: the units of the old one still have its label
+  const batches = ["outer", "inner", "innermost", "beside"];
   const steps: readonly [string, () => Promise<unknown>][] = [
     ["add", () => engine.addWorkUnits(ns, "s", [{ name: draw(names), batch: draw(batches) }])],
     ["add without", () => engine.addWorkUnits(ns, "s", [{ name: draw(names) }])],
@@ -73,8 +85,20 @@ async function run(store: Store, seed: number): Promise<void> {
     ],
     ["seal", () => engine.setBatches(ns, [{ name: draw(batches), sealed: true }])],
     ["then", () => engine.setBatches(ns, [{ name: draw(batches), then: { workSpec: "after" } }])],
-    ["put in outer", () => engine.setBatches(ns, [{ name: "inner", parent: "outer" }])],
-    ["put in inner", () => engine.setBatches(ns, [{ name: "innermost", parent: "inner" }])],
+    ["put in outer", () => engine.setBatches(ns, [{ name: batches[1]!, parent: batches[0]! }])],
+    ["put in inner", () => engine.setBatches(ns, [{ name: batches[2]!, parent: batches[1]! }])],
+    [
+      "delete batch",
+      async () => {
+        const at = Math.floor(random() * batches.length);
+        const name = batches[at]!;
+        const [batch = null] = await engine.getBatches(ns, [name]);
+        const state = batch === null ? "open" : outcome(batch);
+        if (state !== "open") await remember({ labels: [batchLabel(batch?.parent ?? "")], status: state });
+        await engine.deleteBatches(ns, [name]);
+        batches[at] = `${name}'`;
+      },
+    ],
     ["cancel", () => engine.changeBatch(ns, draw(batches), "cancel")],
     ["retry", () => engine.changeBatch(ns, draw(batches), "retry")],
     [
@@ -82,11 +106,7 @@ async function run(store: Store, seed: number): Promise<void> {
       async () => {
         const name = draw(names);
         const [unit] = await engine.getWorkUnits(ns, "s", [name]);
-        const batch = (await engine.listBatches(ns)).rows.find(
-          (one) => one.name === batchOf(unit?.labels ?? []),
-        );
-        if (unit?.status === "finished" || (unit?.status === "failed" && batch?.doneTime !== 0))
-          deleted.push(unit);
+        if (unit !== null && unit !== undefined) await remember(unit);
         await engine.deleteWorkUnits(ns, "s", { names: [name] });
       },
     ],

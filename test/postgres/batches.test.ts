@@ -1,4 +1,4 @@
-/** Four engines on one database, with connections that are cut: each batch makes its following unit once. */
+/** Four engines on one database, with connections that are cut or with deletes: each batch makes its following unit once. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock, seededRandom } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
@@ -105,3 +105,48 @@ test("the unit that follows a batch is made once, by whichever of four engines e
     expect(batches.reduce((sum, batch) => sum + (batch?.[what] ?? 0), 0)).toBe(ended(what));
   for (const batch of batches) expect(batch!.finished + batch!.failed).toBe(batch!.total);
 }, 180_000);
+
+test("a parent ends once while its child batches end and are deleted by four engines, as is its own parent", async () => {
+  const ns = "deletes";
+  const clock = new ManualClock(1_000_000);
+  const engines = stores.map((store, i) => new Engine(store, { clock, random: seededRandom(i) }));
+  const [first] = engines;
+  await first!.setWorkSpecs(ns, [
+    { data: encodeData({ name: "s" }) },
+    { data: encodeData({ name: "after" }) },
+  ]);
+  for (let round = 0; round < 5; round++) {
+    const [outer, parent] = [`outer ${round}`, `parent ${round}`];
+    const children = Array.from({ length: 8 }, (_, i) => `child ${round}.${i}`);
+    await first!.setBatches(ns, [
+      { name: outer },
+      { name: parent, parent: outer, then: { workSpec: "after" } },
+      ...children.map((name) => ({ name, parent })),
+    ]);
+    await first!.addWorkUnits(
+      ns,
+      "s",
+      children.map((name) => ({ name, batch: name })),
+    );
+    await first!.setBatches(
+      ns,
+      [parent, ...children].map((name) => ({ name, sealed: true })),
+    );
+    const attempts = await first!.requestAttempts(ns, { worker: "w", number: 8, workSpecs: ["s"] });
+    await Promise.all([
+      ...attempts.map(({ id }, i) => engines[i % 4]!.settleAttempts(ns, [{ attempt: id, action: "finish" }])),
+      ...children
+        .filter((_, i) => i % 2 === 0)
+        .map((name, i) => engines[(i + 1) % 4]!.deleteBatches(ns, [name])),
+      engines[round % 4]!.deleteBatches(ns, [outer]),
+    ]);
+    const [batch] = await first!.getBatches(ns, [parent]);
+    // a child that was deleted before it ended is not counted
+    expect(batch).toMatchObject({ parent: null, doneTime: clock.now(), finished: batch?.total, failed: 0 });
+    expect(batch!.total).toBeGreaterThanOrEqual(4);
+  }
+  const { rows } = await first!.listWorkUnits(ns, "after");
+  expect(rows.map(({ name, attempts }) => [name, attempts])).toEqual(
+    Array.from({ length: 5 }, (_, round) => [`parent ${round}`, 0]),
+  );
+}, 60_000);

@@ -181,11 +181,13 @@ function readChanges(pairs: readonly string[]): DataObject {
     pairs.map((pair) => {
       const at = pair.indexOf("=");
       if (at <= 0) throw new UsageError(`--set: expected KEY=VALUE, got ${pair}`);
-      const value = pair.slice(at + 1);
+      const [key, value] = [pair.slice(0, at), pair.slice(at + 1)];
+      if (key === "name") throw new UsageError("--set: the copy is named by --as");
+      if (key === "replay_of") throw new UsageError("--set: replay_of always names the work spec");
       try {
-        return [pair.slice(0, at), JSON.parse(value) as DataValue];
+        return [key, JSON.parse(value) as DataValue];
       } catch {
-        return [pair.slice(0, at), value];
+        return [key, value];
       }
     }),
   );

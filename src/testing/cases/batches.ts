@@ -42,6 +42,24 @@ export const batches: CaseGroup = {
       },
     },
     {
+      name: "a unit in a batch may have as many labels of its own as any other",
+      async run(t) {
+        await t.spec("s");
+        const labels = Array.from({ length: 8 }, (_, i) => `l${i}`);
+        await t.add("s", { name: "u", labels, batch: "b" });
+        const given = (await t.unit("s", "u")).labels;
+        assert.deepEqual(given, ["batch:b", ...labels]);
+        await t.add("s", { name: "v", labels: given });
+        assert.deepEqual(await counts(t), [2, 0, 0]);
+        await t.refuses(
+          "too_large",
+          t.add("s", { name: "w", labels: [...labels, "l8"], batch: "b" }),
+          /labels: 9 items, at most 8$/,
+        );
+        assert.deepEqual(await counts(t), [2, 0, 0]);
+      },
+    },
+    {
       name: "when all have ended, one unit is made, named by the batch, with its counts, and not before",
       async run(t) {
         await three(t);
@@ -306,6 +324,186 @@ export const batches: CaseGroup = {
         await settleAll(t, "finish", ["s"]);
         assert.deepEqual(await t.c.getBatches(t.ns, ["b"]), [null]);
         assert.deepEqual(await counts(t, "a"), [1, 1, 0]);
+      },
+    },
+    {
+      name: "a deleted batch no longer holds up its parent, which ends once",
+      async run(t) {
+        await t.spec("s");
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [
+          { name: "b", then: { workSpec: "after" } },
+          { name: "inner", parent: "b" },
+          { name: "other", parent: "b" },
+        ]);
+        await t.add("s", { name: "1", batch: "inner" });
+        await t.c.setBatches(t.ns, [{ name: "b", sealed: true }]);
+        assert.deepEqual(await counts(t), [2, 0, 0]);
+        assert.deepEqual(await t.c.deleteBatches(t.ns, ["inner", "inner"]), [true, false]);
+        assert.deepEqual([await counts(t), await followers(t)], [[1, 0, 0], []]);
+        assert.deepEqual(await t.c.deleteBatches(t.ns, ["other"]), [true]);
+        assert.deepEqual([await counts(t), await followers(t)], [[0, 0, 0], ["b"]]);
+        const attempt = await t.claimOne({ workSpecs: ["after"] });
+        assert.deepEqual(decodeData(present(attempt.data)), { batch: "b", total: 0, finished: 0, failed: 0 });
+        await t.settled(attempt, "finish");
+        // the unit of the deleted batch stays, and counts nowhere
+        await settleAll(t, "finish", ["s"]);
+        assert.deepEqual([await counts(t), await t.statuses("after")], [[0, 0, 0], { b: "finished" }]);
+      },
+    },
+    {
+      name: "the end of a parent by a delete is seen by a waiting worker and by the batch around it",
+      async run(t) {
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [
+          { name: "inner", parent: "b", then: { workSpec: "after" } },
+          { name: "innermost", parent: "inner" },
+          { name: "b", sealed: true },
+          { name: "inner", sealed: true },
+        ]);
+        const waiting = t.c.requestAttempts(t.ns, { worker: "w", number: 1, waitMs: 20_000 });
+        if (t.subject.waiting !== undefined) await t.untilWaiting(1);
+        await t.c.deleteBatches(t.ns, ["innermost"]);
+        const [attempt] = await waiting;
+        assert.deepEqual(
+          [await counts(t), await counts(t, "inner")],
+          [
+            [2, 1, 0],
+            [0, 0, 0],
+          ],
+        );
+        await t.settled(present(attempt), "finish");
+        assert.deepEqual(await counts(t), [2, 2, 0]);
+        assert.equal((await batch(t)).doneTime, t.now);
+      },
+    },
+    {
+      name: "a deleted batch that had ended counts in its parent as a deleted unit does",
+      async run(t) {
+        await t.spec("s");
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [{ name: "b", then: { workSpec: "after", on: "finished" } }]);
+        for (const name of ["failed", "finished", "reopened", "open"]) {
+          await t.c.setBatches(t.ns, [{ name, parent: "b" }]);
+          await t.add("s", { name, batch: name });
+          if (name === "open") continue;
+          await t.c.setBatches(t.ns, [{ name, sealed: true }]);
+          await settleAll(t, name === "finished" ? "finish" : "fail", ["s"]);
+        }
+        await t.c.changeBatch(t.ns, "reopened", "retry");
+        await t.c.setBatches(t.ns, [{ name: "b", sealed: true }]);
+        assert.deepEqual(await counts(t), [4, 1, 1]);
+        await t.c.deleteBatches(t.ns, ["finished"]);
+        assert.deepEqual(await counts(t), [4, 1, 1]);
+        await t.c.deleteBatches(t.ns, ["failed"]);
+        assert.deepEqual(await counts(t), [3, 1, 0]);
+        await t.c.deleteBatches(t.ns, ["reopened"]);
+        assert.deepEqual([await counts(t), await followers(t)], [[2, 1, 0], []]);
+        await t.c.deleteBatches(t.ns, ["open"]);
+        assert.deepEqual([await counts(t), await followers(t)], [[1, 1, 0], ["b"]]);
+      },
+    },
+    {
+      name: "batches in a deleted batch go on without a parent, also when a batch of that name is made again",
+      async run(t) {
+        await t.spec("s");
+        await t.spec("after");
+        await t.c.setBatches(t.ns, [
+          { name: "outer" },
+          { name: "b", parent: "outer" },
+          { name: "inner", parent: "b", then: { workSpec: "after" } },
+          { name: "gone", parent: "b" },
+        ]);
+        await t.add("s", { name: "1", batch: "inner" });
+        assert.deepEqual(await t.c.deleteBatches(t.ns, ["b", "gone"]), [true, true]);
+        assert.deepEqual(await counts(t, "outer"), [0, 0, 0]);
+        assert.deepEqual(await t.c.getBatches(t.ns, ["b", "gone"]), [null, null]);
+        assert.equal((await batch(t, "inner")).parent, null);
+        await t.c.setBatches(t.ns, [{ name: "b" }, { name: "inner", sealed: true }]);
+        await settleAll(t, "finish", ["s"]);
+        assert.deepEqual(
+          [await counts(t), await counts(t, "inner")],
+          [
+            [0, 0, 0],
+            [1, 1, 0],
+          ],
+        );
+        assert.deepEqual((await t.unit("after", "inner")).labels, []);
+        await t.c.setBatches(t.ns, [{ name: "inner", parent: "outer" }]);
+        assert.deepEqual(await counts(t, "outer"), [1, 1, 0]);
+      },
+    },
+    {
+      name: "a cycle of batches is refused, and nothing of the call is stored",
+      async run(t) {
+        await t.c.setBatches(t.ns, [{ name: "a" }, { name: "c", parent: "b" }, { name: "b", parent: "a" }]);
+        await t.refuses(
+          "bad_argument",
+          t.c.setBatches(t.ns, [
+            { name: "new", sealed: true },
+            { name: "a", sealed: true, parent: "c" },
+          ]),
+          /parent: batches form a cycle: a -> c -> b -> a$/,
+        );
+        await t.refuses(
+          "bad_argument",
+          t.c.setBatches(t.ns, [
+            { name: "x", parent: "y" },
+            { name: "y", parent: "z" },
+            { name: "z", parent: "x" },
+          ]),
+          /parent: batches form a cycle: z -> x -> y -> z$/,
+        );
+        assert.deepEqual(
+          (await t.c.listBatches(t.ns)).rows.map((row) => [row.name, row.parent, row.sealed, row.total]),
+          [
+            ["a", null, false, 1],
+            ["b", "a", false, 1],
+            ["c", "b", false, 0],
+          ],
+        );
+      },
+    },
+    {
+      name: "of two calls that close a cycle together, one is refused",
+      async run(t) {
+        for (let i = 0; i < 5; i++) {
+          const [a, b] = [`a${i}`, `b${i}`];
+          if (i % 2 === 0) await t.c.setBatches(t.ns, [{ name: a }, { name: b }]);
+          const results = await Promise.allSettled([
+            t.c.setBatches(t.ns, [{ name: a, parent: b }]),
+            t.c.setBatches(t.ns, [{ name: b, parent: a }]),
+          ]);
+          assert.deepEqual(results.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+        }
+      },
+    },
+    {
+      name: "the parent of a batch cannot be changed; giving it again, or none, keeps it",
+      async run(t) {
+        await t.c.setBatches(t.ns, [{ name: "inner", parent: "b" }]);
+        const moved = [
+          { name: "inner", parent: "other" },
+          { name: "fresh", parent: "b" },
+        ];
+        const refused = /parent: batch inner is in batch b and cannot be moved to other$/;
+        await t.refuses("bad_argument", t.c.setBatches(t.ns, moved), refused);
+        await t.refuses(
+          "bad_argument",
+          t.c.setBatches(t.ns, [
+            { name: "twice", parent: "b" },
+            { name: "twice", parent: "inner" },
+          ]),
+          /parent: batch twice is in batch b and cannot be moved to inner$/,
+        );
+        await t.c.setBatches(t.ns, [{ name: "inner", parent: "b" }, { name: "inner" }]);
+        assert.deepEqual(
+          (await t.c.listBatches(t.ns)).rows.map((row) => [row.name, row.parent, row.total]),
+          [
+            ["b", null, 1],
+            ["inner", "b", 0],
+          ],
+        );
       },
     },
     {
