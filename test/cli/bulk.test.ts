@@ -167,7 +167,7 @@ describe("addwork", () => {
       complete: true,
     });
     const piped = await run(["addwork", "s", "-u", "-"], { input: '"x"\n"y"\n' });
-    expect(piped.out).toMatch(/^2 units from "standard input": 2 new;/);
+    expect(piped.out).toMatch(/^2 units from standard input: 2 new;/);
     expect(journals()).toEqual([]);
   });
 
