@@ -156,6 +156,8 @@ export async function acceptReplay(
     accepted += ready.length;
     onProgress(accepted);
   }
+  // an attempt registers its worker as active; this one runs nothing
+  if (accepted > 0) await coordinate.updateWorkers(ns, [{ name: replayWorker, active: false }]);
   return accepted;
 }
 

@@ -122,6 +122,7 @@ test("begin, compare, accept, drop", async () => {
     "Replaced the results of 2 work units of sums.\n",
   );
   expect(await line("replay sums --accept --ignore at")).toMatchObject({ code: 2 });
+  expect((await line("workers")).out).not.toContain("replay");
   await withEngine(async (engine) => {
     const rows = await engine.getWorkUnits("", "sums", ["u1", "u2", "u3", "u4"]);
     expect(
@@ -198,7 +199,7 @@ test("a copy runs like its original, and is not in its batch", async () => {
     await settle(engine, "parts");
     expect(await done(engine)).toEqual([2, 2, ["bt"]]);
   });
-  await line("replay parts --drop");
+  expect(JSON.parse((await line("replay parts --drop --json")).out)).toEqual({ deleted: "parts-replay" });
   await withEngine((engine) => engine.deleteWorkSpecs("", ["parts", "report"]));
 });
 

@@ -76,7 +76,8 @@ export default command<Options>({
     if (step === "compare") return compare(context, replay, options);
     if (step === "accept") return accept(context, replay, options);
     await coordinate.deleteWorkSpecs(ns, [copy]);
-    context.out.line(`Deleted ${quote(copy)}.`);
+    if (context.out.json) context.out.printJson({ deleted: copy });
+    else context.out.line(`Deleted ${quote(copy)}.`);
     return exit.done;
   },
 });
