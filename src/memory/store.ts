@@ -523,7 +523,10 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<QueueMessage[]> {
     const space = this.#spaces.get(ns);
-    return space === undefined ? [] : takeMessages(space, queue, max, requestId, now);
+    if (space === undefined) return [];
+    // only units with dependencies or deadlines end by themselves, and have messages then
+    if (space.needy > 0 || space.timed) catchUpSpace(this.#set, space, now);
+    return takeMessages(space, queue, max, requestId, now);
   }
 
   async countMessages(ns: string, queues: readonly string[]): Promise<number[]> {

@@ -16,7 +16,17 @@ import {
 } from "../core/index.ts";
 import { isRow, type Database } from "./connection.ts";
 import { noteColumns, noteInsert } from "./lanes.ts";
-import { isDue, isLapsed, mayLapse, refileLeases, runningIds, waitingInsert } from "./standing.ts";
+import {
+  hasNeedyPast,
+  hasOverdueAcross,
+  hasTimerPast,
+  isDue,
+  isLapsed,
+  mayLapse,
+  refileLeases,
+  runningIds,
+  waitingInsert,
+} from "./standing.ts";
 import { epochOf, tallyConflict, tallyInsert } from "./tally.ts";
 import { readSpec, specColumns, type Spec } from "./units.ts";
 import { int8s } from "./values.ts";
@@ -43,18 +53,6 @@ export const hasOverdue = (spec: string, now: string): string => `(
 
 const hasRunDue = (spec: string, now: string): string =>
   `coalesce(${spec}.next_run <= ${now} AND NOT ${spec}.paused, false)`;
-
-const hasTimerPast = (now: string): string =>
-  `EXISTS (SELECT 1 FROM @unit p WHERE p.timer IS NOT NULL AND p.timer <= ${now})`;
-
-const hasNeedyPast = (now: string): string =>
-  `EXISTS (SELECT 1 FROM @lease l WHERE l.needy AND l.expiration <= ${now})`;
-
-/**
- * Whether any spec has an elapsed timer, or an expired lease of a unit with dependencies. Units of other specs may fail as a
- * consequence, dated back to its cause: so this comes before any other change.
- */
-export const hasOverdueAcross = (now: string): string => `(${hasTimerPast(now)} OR ${hasNeedyPast(now)})`;
 
 /** A work spec, and the digest of its metadata; the digest is null if the spec had overdue work. */
 export interface LookedUp {

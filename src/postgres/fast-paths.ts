@@ -16,13 +16,13 @@ import {
   type WorkUnitPut,
 } from "../core/index.ts";
 import { failUnless, isRow, oneOrAll, type Database, type Row, type Transaction } from "./connection.ts";
-import { hasOverdue, hasOverdueAcross } from "./expiry.ts";
+import { hasOverdue } from "./expiry.ts";
 import { extraArrays, extrasFrom, labelRows, retryArrays } from "./extras.ts";
 import { comparePlaces, placeOf, type Place } from "./floor.ts";
 import { LaneNotes, noteColumns, noteInsert, notesFrom, writeNotes } from "./lanes.ts";
 import { countedSql } from "./outcomes.ts";
 import { takeSeqs } from "./queues.ts";
-import { atOf, endedInsert, leaseDelete, waitingInsert } from "./standing.ts";
+import { hasOverdueAcross, atOf, endedInsert, leaseDelete, waitingInsert } from "./standing.ts";
 import { epochOf, tallyConflict, tallyInsert } from "./tally.ts";
 import { laneOf, type Spec } from "./units.ts";
 import { bools, byteas, CopyRows, dataBytes, float8s, int2s, int4s, int8s } from "./values.ts";

@@ -12,6 +12,7 @@ import {
   type Slice,
 } from "../core/index.ts";
 import type { Database, Row, Session } from "./connection.ts";
+import { hasOverdueAcross } from "./standing.ts";
 import { byteas, bytesData, dataBytes, int2s, int4s, int8s, textKey } from "./values.ts";
 import { openNamespace } from "./work-specs.ts";
 
@@ -55,26 +56,31 @@ const columns = "seq, spec, name, unit, number, status, at, data";
 const inQueue = (session: string): string =>
   `FROM @namespace n JOIN @message m ON m.namespace = n.id WHERE n.name = $1 AND NOT n.dead AND m.queue = $2 ${session}`;
 
+/** Whether overdue units may have messages that are not written yet: then nothing is taken. $4 is the time. */
+const across = `across AS MATERIALIZED (SELECT ${hasOverdueAcross("$4::bigint")} AS past)`;
+
 /** The first messages of a queue. With SKIP LOCKED no call waits for another, and no message is given to two calls. */
-const first = `SELECT m.seq ${inQueue("AND m.request IS NULL")} ORDER BY m.seq LIMIT $3`;
+const first = (condition = ""): string =>
+  `SELECT m.seq ${inQueue(`AND m.request IS NULL ${condition}`)} ORDER BY m.seq LIMIT $3`;
+
+const picked = (condition = ""): string =>
+  `picked AS MATERIALIZED (${first(`AND NOT (SELECT past FROM across) ${condition}`)} FOR UPDATE OF m SKIP LOCKED)`;
 
 const takeSql = `
-  WITH picked AS MATERIALIZED (${first} FOR UPDATE OF m SKIP LOCKED), taken AS (
+  WITH ${across}, ${picked()}, taken AS (
     DELETE FROM @message m USING picked p WHERE m.seq = p.seq AND m.request IS NULL RETURNING m.*
   )
-  SELECT ${columns} FROM taken ORDER BY seq`;
+  SELECT across.past, ${columns} FROM across LEFT JOIN taken ON true ORDER BY seq`;
 
 /** With a request id, messages are marked with it instead of deleted. The sweep deletes them with the old request ids. */
 const takeOnceSql = `
-  WITH before AS MATERIALIZED (SELECT m.* ${inQueue("AND m.request = $4")}),
-  picked AS MATERIALIZED (
-    SELECT m.seq ${inQueue("AND m.request IS NULL AND NOT EXISTS (SELECT 1 FROM before)")}
-    ORDER BY m.seq LIMIT $3 FOR UPDATE OF m SKIP LOCKED
-  ), taken AS (
-    UPDATE @message m SET request = $4, taken = $5 FROM picked p WHERE m.seq = p.seq AND m.request IS NULL RETURNING m.*
+  WITH ${across}, before AS MATERIALIZED (SELECT m.* ${inQueue("AND m.request = $5")}),
+  ${picked("AND NOT EXISTS (SELECT 1 FROM before)")}, taken AS (
+    UPDATE @message m SET request = $5, taken = $6 FROM picked p WHERE m.seq = p.seq AND m.request IS NULL RETURNING m.*
   )
-  SELECT ${columns} FROM before UNION ALL SELECT ${columns} FROM taken ORDER BY seq`;
+  SELECT across.past, ${columns} FROM across LEFT JOIN (SELECT * FROM before UNION ALL SELECT * FROM taken) AS m ON true ORDER BY seq`;
 
+/** `catchUp` writes the messages of overdue units. */
 export async function takeMessages(
   db: Database,
   ns: string,
@@ -82,17 +88,27 @@ export async function takeMessages(
   max: number,
   requestId: string | null,
   now: number,
+  catchUp: () => Promise<unknown>,
 ): Promise<QueueMessage[]> {
   const asked = [nameToBytes(ns), nameToBytes(queue), max];
-  const rows =
-    requestId === null
-      ? await db.write(takeSql, asked, { repeatable: false })
-      : await db.write(takeOnceSql, [...asked, textKey(requestId), now], { repeatable: true });
-  return rows.map((row) => readMessage(queue, row));
+  const take = async (time: number): Promise<{ past: boolean; messages: QueueMessage[] }> => {
+    const rows =
+      requestId === null
+        ? await db.write(takeSql, [...asked, time], { repeatable: false })
+        : await db.write(takeOnceSql, [...asked, time, textKey(requestId), now], { repeatable: true });
+    const messages = rows.filter(([, seq]) => seq !== null).map((row) => readMessage(queue, row));
+    return { past: rows[0]?.[0] === true, messages };
+  };
+  const { past, messages } = await take(now);
+  if (!past || messages.length > 0) return messages;
+  await catchUp();
+  // what is still overdue is locked by another transaction, and must not keep the other messages back
+  return (await take(0)).messages;
 }
 
 function readMessage(queue: string, row: Row): QueueMessage {
-  const [seq, spec, name, unit, number, status, at, data] = row as [
+  const [, seq, spec, name, unit, number, status, at, data] = row as [
+    boolean,
     number,
     Buffer,
     Buffer,
@@ -162,7 +178,7 @@ export async function listQueues(
 
 export async function clearQueue(db: Database, ns: string, queue: string, limit: number): Promise<Slice> {
   const rows = await db.write(
-    `WITH picked AS MATERIALIZED (${first} FOR UPDATE OF m SKIP LOCKED)
+    `WITH picked AS MATERIALIZED (${first()} FOR UPDATE OF m SKIP LOCKED)
      DELETE FROM @message m USING picked p WHERE m.seq = p.seq AND m.request IS NULL RETURNING 1`,
     [nameToBytes(ns), nameToBytes(queue), limit],
     { repeatable: false },

@@ -35,6 +35,18 @@ export const runsIn = (list: string, columns = "1"): string => `(
 export const isLapsed = (spec: string, by: string): string =>
   `u.id = ANY (${runningIds(`l.spec = ${spec} AND l.expiration <= ${by}`)}) AND u.status = 3 AND u.attempt_expiration <= ${by}`;
 
+export const hasTimerPast = (now: string): string =>
+  `EXISTS (SELECT 1 FROM @unit p WHERE p.timer IS NOT NULL AND p.timer <= ${now})`;
+
+export const hasNeedyPast = (now: string): string =>
+  `EXISTS (SELECT 1 FROM @lease l WHERE l.needy AND l.expiration <= ${now})`;
+
+/**
+ * Whether any spec has an elapsed timer, or an expired lease of a unit with dependencies. Units of other specs may fail as a
+ * consequence, dated back to its cause: so this comes before any other change.
+ */
+export const hasOverdueAcross = (now: string): string => `(${hasTimerPast(now)} OR ${hasNeedyPast(now)})`;
+
 /** Whether a lease of a spec may have ended. */
 export const mayLapse = (spec: string, by: string): string =>
   `EXISTS (SELECT 1 FROM @lease l WHERE l.spec = ${spec} AND l.expiration <= ${by})`;

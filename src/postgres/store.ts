@@ -487,7 +487,8 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     requestId: string | null,
     now: number,
   ): Promise<QueueMessage[]> {
-    return takeMessages(this.#db, ns, queue, max, requestId, now);
+    const catchUp = (): Promise<unknown> => moveAcross(this.#db, now, Infinity, this.#context.allocate);
+    return takeMessages(this.#db, ns, queue, max, requestId, now, catchUp);
   }
 
   countMessages(ns: string, queues: readonly string[]): Promise<number[]> {

@@ -675,7 +675,12 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<QueueMessage[]> {
     return this.#write(
-      inSpace(ns, [], (state, space) => takeMessages(state, space, queue, max, requestId, now)),
+      inSpace<QueueMessage[] | typeof again>(ns, [], (state, space) => {
+        // only units with dependencies or deadlines end by themselves, and have messages then
+        const mayEnd = state.counters.needs > 0 || state.timed;
+        if (mayEnd && !this.#caughtUp(space.specs.values(), now)) return again;
+        return takeMessages(state, space, queue, max, requestId, now);
+      }),
     );
   }
 

@@ -70,6 +70,20 @@ export const queues: CaseGroup = {
       },
     },
     {
+      name: "the message of a unit that fails as late is there at that time, though nothing else was read",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", { name: "late", queues: ["q"], expires: t.now + 1000 });
+        await t.advance(1000);
+        assert.deepEqual(await take(t, "q"), ["late failed"]);
+        await t.add("s", { name: "again", queues: ["q"], expires: t.now + 1000 });
+        await t.advance(1000);
+        const once = await t.c.takeMessages(t.ns, "q", { requestId: "one" });
+        assert.deepEqual(brief(once), ["again failed"]);
+        assert.deepEqual(await t.c.takeMessages(t.ns, "q", { requestId: "one" }), once);
+      },
+    },
+    {
       name: "a late finish appends a message, and renewing, expiring and retrying append none",
       async run(t) {
         await queued(t, ["q"], "u");
