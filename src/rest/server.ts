@@ -146,12 +146,13 @@ export function restServer(options: RestServerOptions): RestServer {
       .send(answer.text);
   };
   app.setErrorHandler((error, request, reply) => sendError(error, request, reply));
-  app.setNotFoundHandler((request, reply) => {
-    const known = app.supportedMethods.includes(request.method);
-    const error = known
-      ? new HttpError("not_found", `No such path: ${request.method} ${cut(request.url)}`)
-      : new HttpError("method_not_allowed", `Method ${cut(request.method)} not allowed`);
-    sendError(error, request, reply);
+  app.addHook("onRequest", (request, reply, done) => {
+    request.response = reply.raw;
+    // refused before the body is read: anybody may send one to an unknown path
+    if (!request.is404) done();
+    else if (app.supportedMethods.includes(request.method))
+      done(new HttpError("not_found", `No such path: ${request.method} ${cut(request.url)}`));
+    else done(new HttpError("method_not_allowed", `Method ${cut(request.method)} not allowed`));
   });
 
   const callers = new Callers(options.stopping);
@@ -163,7 +164,6 @@ export function restServer(options: RestServerOptions): RestServer {
       onRequest: (request, reply, done) => {
         turn.arrived();
         request.served = route;
-        request.response = reply.raw;
         reply.serializer(asItIs);
         try {
           check(request, isPage(route, request));

@@ -218,6 +218,15 @@ describe("long bodies", () => {
     expect(later()).toMatch(/^HTTP\/1.1 200 /);
   });
 
+  test("an unknown path is refused before its body is read", async () => {
+    const { dial } = await serve({});
+    const socket = await dial();
+    const heard = hear(socket);
+    socket.write(post("no-such-verb", " ".repeat(100_000) + "{}"));
+    await vi.waitUntil(() => heard().includes("No such path"));
+    expect(heard()).toMatch(/^HTTP\/1.1 404 /);
+  });
+
   test("a key of the envelope that is there twice", async () => {
     const { dial } = await serve({});
     const socket = await dial();
