@@ -43,19 +43,12 @@ export class Bodies {
     else {
       const { socket } = request.raw;
       large.charge(socket, body.length);
-      if (large.isLarge(socket, 0, body.length)) await this.#enter(request);
+      await request.turn.take(0, body.length);
+      whenAnswered(request, () => request.turn.end());
       value = await this.#readInTurn(body);
     }
     if (value === null) throw new HttpError("bad_request", "Invalid input format");
     return value;
-  }
-
-  /** Makes the whole request a large one, until it is answered. */
-  async #enter(request: FastifyRequest): Promise<void> {
-    const { large } = this.#options;
-    await large.enter(request.raw.socket);
-    request.isLarge = true;
-    whenAnswered(request, () => large.leave());
   }
 
   async #readInTurn(body: Buffer): Promise<unknown> {
