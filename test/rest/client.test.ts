@@ -185,6 +185,22 @@ describe("addresses", () => {
   });
 });
 
+test("binary data of 15 MiB is added, read and returned as a result", async () => {
+  const { client } = await serve();
+  const data = encodeData({ bytes: new Uint8Array(15 * 2 ** 20).fill(0xab) });
+  await client.addWorkUnits("n", "s", [{ name: "u", data }]);
+  const [attempt] = await client.requestAttempts("n", { worker: "w" });
+  expect(sameBytes(attempt?.data, data)).toBe(true);
+  await client.settleAttempts("n", [{ attempt: attempt?.id ?? "", action: "finish", data }]);
+  const [row] = await client.getWorkUnits("n", "s", ["u"]);
+  expect(row?.status).toBe("finished");
+  expect(sameBytes(row?.data, data)).toBe(true);
+});
+
+/** `toEqual` would compare them one by one, for minutes. */
+const sameBytes = (a: unknown, b: unknown): boolean =>
+  a instanceof Uint8Array && b instanceof Uint8Array && Buffer.compare(a, b) === 0;
+
 test("a closed client refuses, and what waits is ended", async () => {
   const { client, engine } = await serve();
   const waiting = client.requestAttempts("n", { worker: "w", waitMs: 60_000 });
