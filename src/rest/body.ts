@@ -5,6 +5,7 @@
 import { Buffer, isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import type { FastifyRequest } from "fastify";
+import { CoordinateError } from "../core/index.ts";
 import { HeldBytes, type LargeRequests } from "../traffic/index.ts";
 import { HttpError } from "./errors.ts";
 import { readLongWire, readWire, type WireLimits } from "./wire.ts";
@@ -107,5 +108,8 @@ function whenAnswered(request: FastifyRequest, run: () => void): void {
   else request.response.once("close", run);
 }
 
-const tooLarge = (max: number): HttpError =>
-  new HttpError("too_large", `The body is too large: more than ${max} bytes`);
+const tooLarge = (max: number): CoordinateError =>
+  new CoordinateError(
+    "too_large",
+    `the body of the request has more than ${max} bytes; send less in one request, or raise maxBodyBytes of the daemon`,
+  );

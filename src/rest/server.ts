@@ -371,8 +371,6 @@ function fromFastify(error: unknown): unknown {
   const failed = error as Error & { code: string; statusCode?: number; validation?: readonly Violation[] };
   if (failed.validation !== undefined) return invalid(failed.validation);
   switch (failed.code) {
-    case "FST_ERR_CTP_BODY_TOO_LARGE":
-      return new HttpError("too_large", "The body is too large");
     case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
       return new HttpError("unsupported_media_type", "Unsupported media type");
     default:

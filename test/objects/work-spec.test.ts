@@ -197,6 +197,18 @@ describe("adding units", () => {
     expect(calls.filter((verb) => verb === "addWorkUnits")).toHaveLength(3);
   });
 
+  test("addWorkUnits() cuts by the length of the data too", async () => {
+    const { ns } = setup();
+    const spec = await ns.setWorkSpec({ name: "spec" });
+    const sizes: number[] = [];
+    const mebibytes = [3, 3, 3, 12, 1, 1];
+    await spec.addWorkUnits(
+      mebibytes.map((size, i) => [`u${i}`, { x: "x".repeat(size * 2 ** 20 - 100) }]),
+      { onProgress: (_progress, { length }) => sizes.push(length) },
+    );
+    expect(sizes).toEqual([2, 1, 1, 2]);
+  });
+
   test("addWorkUnits(): a batch that is refused is not added, those before it are", async () => {
     const { ns } = setup();
     const spec = await ns.setWorkSpec({ name: "spec" });

@@ -13,6 +13,7 @@ import {
   type WorkUnitInput,
 } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
+import { handles } from "../../src/objects/index.ts";
 import {
   EventLog,
   eventRoutes,
@@ -195,6 +196,18 @@ test("binary data of 15 MiB is added, read and returned as a result", async () =
   const [row] = await client.getWorkUnits("n", "s", ["u"]);
   expect(row?.status).toBe("finished");
   expect(sameBytes(row?.data, data)).toBe(true);
+});
+
+test("many large units are added in several requests, and one request that is too large is refused", async () => {
+  const { client } = await serve();
+  const spec = handles(client).namespace("n").workSpec("s");
+  const data = { x: "x".repeat(2 ** 20) };
+  const units = Array.from({ length: 40 }, (_, i): [string, object] => [`u${i}`, data]);
+  expect(await spec.addWorkUnits(units)).toEqual({ count: 40, created: 40 });
+  const rows = units.map(([name]) => ({ name, data: encodeData(data) }));
+  const refusal = await client.addWorkUnits("n", "s", rows).catch((error: unknown) => error);
+  expect(refusal).toMatchObject({ code: "too_large" });
+  expect(String(refusal)).toMatch(/more than 33554432 bytes; .* maxBodyBytes/);
 });
 
 /** `toEqual` would compare them one by one, for minutes. */

@@ -77,10 +77,13 @@ describe("the wire", () => {
 
   test("base64 is checked as a whole", () => {
     const strict = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
-    const text = fc.string({ unit: fc.constantFrom(..."AZaz09+/=-_ é\u0141"), maxLength: 9 });
+    const text = fc.string({
+      unit: fc.constantFrom("A", "z", "9", "+", "/", "=", "-", "_", " ", "é", "\u0141"),
+      maxLength: 9,
+    });
     fc.assert(
       fc.property(text, (text) => {
-        const refused = /illegal base64/.test(saidOf(() => readWire(JSON.stringify({ data: text }))));
+        const refused = saidOf(() => readWire(JSON.stringify({ data: text }))).includes("illegal base64");
         expect(refused).toBe(!strict.test(text));
       }),
       { numRuns: 5000 },
