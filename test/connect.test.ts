@@ -57,6 +57,12 @@ describe("connect", () => {
     await expect(connect(guarded.urls[0]!)).rejects.toMatchObject({ code: "unauthorized" });
   });
 
+  test("a PostgreSQL server that does not answer is reported soon", async () => {
+    const start = performance.now();
+    await expect(connect("postgres://me@127.0.0.1:1/x")).rejects.toMatchObject({ code: "unavailable" });
+    expect(performance.now() - start).toBeLessThan(5000);
+  });
+
   test("postgres://", { timeout: 120_000 }, async () => {
     const server = await openServer();
     try {
