@@ -260,7 +260,7 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
 
   /**
    * Waits until all of these units have ended, at most `waitMs` if given, and returns them in order; `status` tells whether each
-   * finished or failed. Throws `no_such_work_unit` for a missing unit, and `unavailable` when not all have ended in time.
+   * finished or failed. Throws `no_such_work_unit` for a missing unit, and a `NotEndedError` when not all have ended in time.
    */
   async wait(
     names: readonly string[],

@@ -283,7 +283,12 @@ function throwUndone(answer: TransportAnswer, repeat: "same" | "id" | "never"): 
   const { code } = readError(answer);
   const stopping = code === "stopping" || code === "closed";
   if (stopping || (code === "unavailable" && repeat !== "never"))
-    throw new NoAnswer("503", !stopping, { refusal: refusalOf(answer) });
+    throw new NoAnswer(
+      "the server is stopping",
+      !stopping,
+      // after the last try a server that stops is `unavailable`, like one that has stopped; `closed` is for the client itself
+      stopping ? {} : { refusal: refusalOf(answer) },
+    );
 }
 
 /** Yields pieces of about 64 kB: a write for every unit would cost more than the unit. */
