@@ -106,6 +106,7 @@ import {
   type WorkUnitWhere,
 } from "./store.ts";
 import { MessageWaiters } from "./taking.ts";
+import { checkVerbOptions } from "./verbs.ts";
 import { Waiting } from "./waiting.ts";
 import {
   changeMeta,
@@ -318,6 +319,7 @@ export class Engine implements Coordinate {
     units: readonly WorkUnitInput[],
     options: AddWorkUnitsOptions = {},
   ): Promise<AddedWorkUnit[]> {
+    checkVerbOptions("addWorkUnits", options);
     const namespace = this.#ns(ns);
     const now = this.#clock.now();
     const spec = checkRef(ref);
@@ -407,6 +409,7 @@ export class Engine implements Coordinate {
     names: readonly string[],
     options: AwaitOptions = {},
   ): Promise<(WorkUnitRow | null)[]> {
+    checkVerbOptions("awaitWorkUnits", options);
     const namespace = this.#ns(ns);
     const spec = checkRef(ref);
     const checked = this.#requests.names("names", "work unit", names);
@@ -508,6 +511,7 @@ export class Engine implements Coordinate {
   // ---- attempts
 
   async requestAttempts(ns: string, request: AttemptRequest): Promise<AttemptRow[]> {
+    checkVerbOptions("requestAttempts", request);
     const namespace = this.#ns(ns);
     const now = this.#clock.now();
     const ask = this.#requests.ask(request, now);
@@ -656,6 +660,7 @@ export class Engine implements Coordinate {
   // ---- queues of outcomes
 
   async takeMessages(ns: string, queue: string, options: TakeOptions = {}): Promise<QueueMessage[]> {
+    checkVerbOptions("takeMessages", options);
     const namespace = this.#ns(ns);
     const now = this.#clock.now();
     return this.#messageWaiters.take({

@@ -191,6 +191,16 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
     { onProgress, ...options }: AddManyOptions = {},
   ): Promise<AddProgress> {
     const { verbs, ns } = this.#scope;
+    const given: unknown = units;
+    if (
+      typeof given !== "object" ||
+      given === null ||
+      !(Symbol.iterator in given || Symbol.asyncIterator in given)
+    )
+      throw new CoordinateError(
+        "bad_argument",
+        `units: expected a list of [name, data] or { name, data }, got ${describeValue(given)}`,
+      );
     const progress: AddProgress = { count: 0, created: 0 };
     for await (const chunk of this.#inChunks(units)) {
       const added = await verbs.addWorkUnits(ns, this.#ref, chunk, options);

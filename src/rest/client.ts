@@ -5,6 +5,7 @@
  */
 import {
   CoordinateError,
+  describeValue,
   isErrorCode,
   NoAnswer,
   VerbClient,
@@ -197,11 +198,13 @@ class RestLink implements Link {
   #at = 0;
 
   constructor(addresses: readonly string[], options: RestClientOptions) {
-    if (addresses.length === 0 || addresses.includes(""))
-      throw new CoordinateError("bad_argument", "address: empty");
+    if (addresses.length === 0) throw new CoordinateError("bad_argument", "address: expected at least one");
     for (const address of addresses) {
       if (!/^(https?:\/\/|unix:)./.test(address))
-        throw new CoordinateError("bad_argument", `address: ${address}`);
+        throw new CoordinateError(
+          "bad_argument",
+          `address: expected http://HOST:PORT, https://… or unix:/PATH, got ${describeValue(address)}`,
+        );
     }
     this.#addresses = addresses;
     this.#options = options;

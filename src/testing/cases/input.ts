@@ -185,6 +185,43 @@ const bad: readonly Bad[] = [
     (t) => t.c.setWorkUnitPriorities(t.ns, "none", { all: true }, { set: 1 }),
   ],
   [
+    "an option of units given for all of them",
+    "bad_argument",
+    /throttleMs/,
+    (t) => t.c.addWorkUnits(t.ns, "s", [{ name: "x" }], wrong({ throttleMs: 5 })),
+  ],
+  [
+    "a misspelt wait for messages",
+    "bad_argument",
+    /waitMS/,
+    (t) => t.c.takeMessages(t.ns, "q", wrong({ waitMS: 5 })),
+  ],
+  [
+    "a misspelt wait for ends",
+    "bad_argument",
+    /waitMS/,
+    (t) => t.c.awaitWorkUnits(t.ns, "s", [], wrong({ waitMS: 5 })),
+  ],
+  [
+    "a misspelt wait for work",
+    "bad_argument",
+    /waitMS/,
+    (t) => t.c.requestAttempts(t.ns, wrong({ worker: "w", waitMS: 5 })),
+  ],
+  ["a text as labels", "bad_argument", /labels/, (t) => t.add("s", wrong({ name: "x", labels: "abc" }))],
+  [
+    "a text as a dependency",
+    "bad_argument",
+    /dependencies/,
+    (t) => t.add("s", wrong({ name: "x", dependencies: ["5"] })),
+  ],
+  [
+    "a text as the unit that follows a batch",
+    "bad_argument",
+    /then/,
+    (t) => t.c.setBatches(t.ns, [wrong({ name: "b", then: "cb" })]),
+  ],
+  [
     "too many items in one call",
     "too_large",
     /names/,
