@@ -370,6 +370,7 @@ export class Engine implements Coordinate {
   }
 
   async listWorkUnits(ns: string, ref: WorkSpecRef, query: WorkUnitQuery = {}): Promise<Page<WorkUnitRow>> {
+    checkVerbOptions("listWorkUnits", query);
     const namespace = this.#ns(ns);
     const where = this.#requests.where(query);
     if (query.asAdded === true) where.asAdded = true;
@@ -650,6 +651,7 @@ export class Engine implements Coordinate {
   }
 
   async listWorkers(ns: string, query: WorkerQuery = {}): Promise<Page<WorkerRow>> {
+    checkVerbOptions("listWorkers", query);
     const namespace = this.#ns(ns);
     const where = this.#requests.workerQuery(query);
     const read = (limit: number): Promise<WorkerRow[]> =>

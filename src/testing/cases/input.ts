@@ -208,6 +208,18 @@ const bad: readonly Bad[] = [
     /waitMS/,
     (t) => t.c.requestAttempts(t.ns, wrong({ worker: "w", waitMS: 5 })),
   ],
+  [
+    "a misspelt condition of a list of units",
+    "bad_argument",
+    /status/,
+    (t) => t.c.listWorkUnits(t.ns, "s", wrong({ status: ["failed"] })),
+  ],
+  [
+    "a misspelt condition of a list of workers",
+    "bad_argument",
+    /parnt/,
+    (t) => t.c.listWorkers(t.ns, wrong({ parnt: "p" })),
+  ],
   ["a text as labels", "bad_argument", /labels/, (t) => t.add("s", wrong({ name: "x", labels: "abc" }))],
   [
     "a text as a dependency",
