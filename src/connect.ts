@@ -153,9 +153,18 @@ export async function connect(url: string, options: ConnectOptions = {}): Promis
   if (typeof url !== "string")
     throw new CoordinateError("bad_argument", `url: expected ${forms}, got ${describeValue(url)}`);
   checkOptions("connect", options, ["token", "housekeepingMs"]);
-  const scheme = /^[a-z][a-z-]*:/.exec(url)?.[0] ?? "";
+  const { token, housekeepingMs } = options as Readonly<Record<string, unknown>>;
+  if (token !== undefined && typeof token !== "string")
+    throw new CoordinateError("bad_argument", `token: expected a string, got ${describeValue(token)}`);
+  if (housekeepingMs !== undefined && !(typeof housekeepingMs === "number" && housekeepingMs > 0))
+    throw new CoordinateError(
+      "bad_argument",
+      `housekeepingMs: expected milliseconds, more than 0, got ${describeValue(housekeepingMs)}`,
+    );
+  // the scheme of a URL may be in either case
+  const scheme = /^[a-z][a-z-]*:/i.exec(url)?.[0].toLowerCase() ?? "";
   const open = schemes[scheme];
-  if (open !== undefined) return open(url, options);
+  if (open !== undefined) return open(scheme + url.slice(scheme.length), options);
   const isPlain = /^([^/:]+|\[[^\]]+\]):\d+$/.test(url);
   const hint = isPlain ? `; did you mean http://${url}?` : "";
   const shown = url.replace(/(:\/\/[^/@:]*):[^@/]*@/, "$1:***@");

@@ -45,6 +45,7 @@ describe("connect", () => {
     ["memory:", () => "memory:"],
     ["sqlite:PATH", () => `sqlite:${path.join(place, "connect.sqlite")}`],
     ["http://", () => daemon.urls[0]!],
+    ["HTTP://", () => daemon.urls[0]!.replace("http", "HTTP")],
     ["unix:", () => daemon.urls[1]!],
     ["cborrpc://", () => daemon.urls[2]!.replace("cbor-rpc", "cborrpc")],
     ["a token in the URL", () => guarded.urls[0]!.replace("http://", `http://any:${token}@`)],
@@ -55,6 +56,12 @@ describe("connect", () => {
   test("a token as an option", async () => {
     await works(guarded.urls[0]!, { token });
     await expect(connect(guarded.urls[0]!)).rejects.toMatchObject({ code: "unauthorized" });
+  });
+
+  test("a PostgreSQL server that does not answer is reported soon", async () => {
+    const start = performance.now();
+    await expect(connect("postgres://me@127.0.0.1:1/x")).rejects.toMatchObject({ code: "unavailable" });
+    expect(performance.now() - start).toBeLessThan(5000);
   });
 
   test("postgres://", { timeout: 120_000 }, async () => {
@@ -80,6 +87,7 @@ describe("connect", () => {
     ],
     ["sqlite:", 'expected "sqlite:PATH"'],
     ["http://:80:80", "url: expected http://HOST:PORT"],
+    ["unix:", 'address: expected http://HOST:PORT, https://… or unix:/PATH, got "unix:"'],
   ])("%s is refused", async (url, message) => {
     const error: unknown = await connect(url).catch((reason: unknown) => reason);
     expect(error).toMatchObject({
@@ -116,6 +124,13 @@ describe("connect", () => {
     await expect(connect(undefined as never)).rejects.toThrow(/^Bad argument url: .*, got undefined$/);
     await expect(connect("memory:", { tokn: "x" } as never)).rejects.toThrow(
       "tokn: not an option of connect; did you mean token?",
+    );
+    await expect(connect("memory:", null as never)).rejects.toThrow("options: expected an object, got null");
+    await expect(connect("memory:", { token: 5 } as never)).rejects.toThrow(
+      "token: expected a string, got 5",
+    );
+    await expect(connect("memory:", { housekeepingMs: "x" } as never)).rejects.toThrow(
+      'housekeepingMs: expected milliseconds, more than 0, got "x"',
     );
   });
 

@@ -33,6 +33,7 @@ export interface Call {
 /** The caller of a method. Methods never wait. */
 export const callerOf = ({ gone }: Call): Caller => ({
   waiting: () => gone,
+  turn: () => undefined,
   hasHungUp: () => gone.aborted,
   isStopping: () => false,
 });

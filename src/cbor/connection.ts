@@ -18,7 +18,7 @@ import {
   type Caller,
   type Coordinate,
 } from "../core/index.ts";
-import { longAnswer, rowsAsked, type LargeRequests } from "../traffic/index.ts";
+import { longAnswer, rowsAsked, type LargeRequests, type RequestTurn } from "../traffic/index.ts";
 import { RpcError, type Call, type Result } from "./call.ts";
 import { FrameReader, type FrameBudget } from "./frame.ts";
 import { Item } from "./item.ts";
@@ -290,7 +290,8 @@ export class Connection {
 
   async #serveVerb(request: Request, method: string, frame: Buffer): Promise<void> {
     this.#running += 1;
-    const caller = new VerbCaller(this.#waits, request.id, this.#gone.signal, () => this.#stopping);
+    const turn = this.#options.large.turnOf(this.#socket);
+    const caller = new VerbCaller(this.#waits, request.id, this.#gone.signal, () => this.#stopping, turn);
     try {
       const verb = method.slice(verbPrefix.length);
       if (!isVerb(verb)) throw new RpcError(`no such method ${method}`);
@@ -308,12 +309,13 @@ export class Connection {
         const value = await serveVerb(this.#call.coordinate, verb, args, caller);
         this.#answer(request, (to) => writeValue(to, value));
       };
-      // a wait must not take a turn: it would block other large requests
+      // a wait takes its turn when it has its answer
       if (isWait(verb, args)) await this.#wait(run);
       else await this.#inTurn(rowsAsked(verb, args), frame, run);
     } catch (error) {
       if (!this.#gone.signal.aborted) this.#refuse(request, error, true);
     } finally {
+      turn.end();
       caller.done();
       this.#running -= 1;
       this.#wake();
@@ -424,13 +426,21 @@ class VerbCaller implements Caller {
   readonly #id: string;
   readonly #gone: AbortSignal;
   readonly isStopping: () => boolean;
+  readonly #turn: RequestTurn;
   #wait: AbortController | undefined;
 
-  constructor(waits: Map<string, AbortController>, id: Buffer, gone: AbortSignal, isStopping: () => boolean) {
+  constructor(
+    waits: Map<string, AbortController>,
+    id: Buffer,
+    gone: AbortSignal,
+    isStopping: () => boolean,
+    turn: RequestTurn,
+  ) {
     this.#waits = waits;
     this.#id = id.toString("latin1");
     this.#gone = gone;
     this.isStopping = isStopping;
+    this.#turn = turn;
   }
 
   waiting(): AbortSignal {
@@ -438,6 +448,10 @@ class VerbCaller implements Caller {
     this.#waits.set(this.#id, this.#wait);
     if (this.hasHungUp() || this.isStopping()) this.#wait.abort();
     return this.#wait.signal;
+  }
+
+  turn(rows: number): Promise<void> | undefined {
+    return this.#turn.take(rows, 0);
   }
 
   hasHungUp(): boolean {

@@ -2,7 +2,7 @@
  * JSON for people and scripts. Rows hold data dictionaries as the text or bytes that they arrived in. They are printed as
  * objects, with every number exactly as it was written.
  */
-import { dataToJson, type Data } from "../core/index.ts";
+import { dataToJson, jsonText, type Data } from "../core/index.ts";
 
 /** Text that is JSON already. */
 class RawJson {
@@ -60,7 +60,7 @@ function reindent(text: string, indent: number, at: number): string {
   let out = "";
   let depth = at;
   let last = "";
-  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/gs)) {
+  for (const token of tokens(text)) {
     const empty = (last === "{" && token === "}") || (last === "[" && token === "]");
     if (token === "}" || token === "]") depth -= indent;
     if ((token === "}" || token === "]") && !empty) out += `\n${" ".repeat(depth)}`;
@@ -70,4 +70,13 @@ function reindent(text: string, indent: number, at: number): string {
     last = token;
   }
   return out;
+}
+
+/** Not by a regular expression: one with a repeated group overflows the stack on strings of megabytes. */
+function* tokens(text: string): Generator<string> {
+  for (let at = jsonText.skipSpace(text, 0); at < text.length;) {
+    const end = "[]{},:".includes(text[at]!) ? at + 1 : jsonText.jsonValueEnd(text, at);
+    yield text.slice(at, end);
+    at = jsonText.skipSpace(text, end);
+  }
 }

@@ -11,6 +11,8 @@ import { hasEnded, type WorkUnitRow } from "./work-unit.ts";
 export interface Caller {
   /** Aborts when the caller disconnects or cancels the call, or the server stops. Only called for waits. */
   waiting(): AbortSignal;
+  /** Waits until the answer to a wait, of so many rows, may be sent; undefined if it may be sent at once. */
+  turn(rows: number): Promise<void> | undefined;
   /** Whether the caller has disconnected, so that the answer cannot be delivered. */
   hasHungUp(): boolean;
   /** Whether the server is stopping: then waits end early. */
@@ -23,10 +25,13 @@ export async function serveVerb<V extends Verb>(
   args: readonly unknown[],
   caller: Caller,
 ): Promise<Awaited<ReturnType<Coordinate[V]>>> {
-  const asked = isWait(verb, args)
+  const waits = isWait(verb, args);
+  const asked = waits
     ? withOptions(verb, args, { ...optionsOf(verb, args), signal: caller.waiting() })
     : args;
   const answer = await callVerb(coordinate, verb, asked);
+  const turn = waits ? caller.turn(Array.isArray(answer) ? answer.length : 1) : undefined;
+  if (turn !== undefined) await turn;
   if (caller.hasHungUp()) {
     // Without this, the units would wait for their leases to end and lose a try, although no worker began them.
     // Taken messages need no such step: the same request id gets them again.

@@ -293,7 +293,11 @@ function checkSize(bytes: number, limits: DataLimits): void {
 /** Describes a value; a JavaScript object that is no data object, such as a date, by its class. */
 function describeClass(value: unknown): string {
   const plain = describeValue(value);
-  return plain === "an object" ? `a ${(value as object).constructor.name}` : plain;
+  if (plain !== "an object") return plain;
+  const { constructor } = value as { constructor?: unknown };
+  const name = typeof constructor === "function" ? constructor.name : "";
+  if (name === "" || name === "Object") return "an object whose toJSON() returns no object";
+  return `${/^[AEIOU]/.test(name) ? "an" : "a"} ${name}`;
 }
 
 function notAnObject(value: unknown): CoordinateError {

@@ -106,6 +106,7 @@ import {
   type WorkUnitWhere,
 } from "./store.ts";
 import { MessageWaiters } from "./taking.ts";
+import { checkVerbOptions } from "./verbs.ts";
 import { Waiting } from "./waiting.ts";
 import {
   changeMeta,
@@ -318,6 +319,7 @@ export class Engine implements Coordinate {
     units: readonly WorkUnitInput[],
     options: AddWorkUnitsOptions = {},
   ): Promise<AddedWorkUnit[]> {
+    checkVerbOptions("addWorkUnits", options);
     const namespace = this.#ns(ns);
     const now = this.#clock.now();
     const spec = checkRef(ref);
@@ -368,6 +370,7 @@ export class Engine implements Coordinate {
   }
 
   async listWorkUnits(ns: string, ref: WorkSpecRef, query: WorkUnitQuery = {}): Promise<Page<WorkUnitRow>> {
+    checkVerbOptions("listWorkUnits", query);
     const namespace = this.#ns(ns);
     const where = this.#requests.where(query);
     if (query.asAdded === true) where.asAdded = true;
@@ -407,6 +410,7 @@ export class Engine implements Coordinate {
     names: readonly string[],
     options: AwaitOptions = {},
   ): Promise<(WorkUnitRow | null)[]> {
+    checkVerbOptions("awaitWorkUnits", options);
     const namespace = this.#ns(ns);
     const spec = checkRef(ref);
     const checked = this.#requests.names("names", "work unit", names);
@@ -508,6 +512,7 @@ export class Engine implements Coordinate {
   // ---- attempts
 
   async requestAttempts(ns: string, request: AttemptRequest): Promise<AttemptRow[]> {
+    checkVerbOptions("requestAttempts", request);
     const namespace = this.#ns(ns);
     const now = this.#clock.now();
     const ask = this.#requests.ask(request, now);
@@ -646,6 +651,7 @@ export class Engine implements Coordinate {
   }
 
   async listWorkers(ns: string, query: WorkerQuery = {}): Promise<Page<WorkerRow>> {
+    checkVerbOptions("listWorkers", query);
     const namespace = this.#ns(ns);
     const where = this.#requests.workerQuery(query);
     const read = (limit: number): Promise<WorkerRow[]> =>
@@ -656,6 +662,7 @@ export class Engine implements Coordinate {
   // ---- queues of outcomes
 
   async takeMessages(ns: string, queue: string, options: TakeOptions = {}): Promise<QueueMessage[]> {
+    checkVerbOptions("takeMessages", options);
     const namespace = this.#ns(ns);
     const now = this.#clock.now();
     return this.#messageWaiters.take({

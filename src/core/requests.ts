@@ -112,13 +112,14 @@ export class Requests {
       dependencies:
         unit.dependencies === undefined
           ? null
-          : checkList("dependencies", unit.dependencies, this.maxItems).map(
-              ({ workSpec, workUnit, kind }) => ({
+          : checkList("dependencies", unit.dependencies, this.maxItems).map((dependency) => {
+              const { workSpec, workUnit, kind } = checkObject("dependencies", dependency);
+              return {
                 workSpec: workSpec === undefined ? spec : checkName("work spec", workSpec),
                 workUnit: checkName("work unit", workUnit),
                 kind: kind === undefined ? "hard" : checkOneOf("dependency kind", kind, ["hard", "soft"]),
-              }),
-            ),
+              };
+            }),
     };
     if (unit.queues !== undefined) {
       const queues = checkNames("queues", "queue", unit.queues);
@@ -127,7 +128,8 @@ export class Requests {
     }
     if (unit.labels !== undefined || unit.batch !== undefined) {
       const own = unit.batch === undefined ? [] : [batchLabel(checkBatch(unit.batch))];
-      const labels = checkNames("labels", "label", [...own, ...(unit.labels ?? [])]);
+      const given = unit.labels === undefined ? [] : checkList("labels", unit.labels, 1000);
+      const labels = checkNames("labels", "label", [...own, ...given]);
       // the label of its batch is not counted: the caller need not know that a batch is a label
       checkLength("labels", labels.length - (batchOf(labels) === null ? 0 : 1), maxLabels);
       if (labels.length > 0) put.labels = labels;
@@ -296,12 +298,14 @@ export class Requests {
     if (parent === name)
       throw new CoordinateError("bad_argument", "parent: a batch cannot be its own parent");
     if (then === null) read.then = null;
-    else if (then !== undefined)
+    else if (then !== undefined) {
+      const { workSpec, workUnit = name, on } = checkObject("then", then);
       read.then = {
-        workSpec: checkName("work spec", then.workSpec),
-        workUnit: checkName("work unit", then.workUnit ?? name),
-        on: then.on === undefined ? "ended" : checkOneOf("on", then.on, batchConditions),
+        workSpec: checkName("work spec", workSpec),
+        workUnit: checkName("work unit", workUnit),
+        on: on === undefined ? "ended" : checkOneOf("on", on, batchConditions),
       };
+    }
     return read;
   }
 

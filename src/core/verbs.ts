@@ -54,6 +54,7 @@ import type { SharedLimitInput, SharedLimitRow } from "./limits.ts";
 import type { PartitionRow } from "./partition-row.ts";
 import type { Rate } from "./partitions.ts";
 import type { Data } from "./data.ts";
+import { checkOptions } from "./check-options.ts";
 import { errorCodes } from "./errors.ts";
 import type { FailurePoint, FailureRow } from "./failure.ts";
 import type { History, HistoryChange, HistoryPoint, HistoryQuery, HistorySeries, Spread } from "./history.ts";
@@ -1073,6 +1074,8 @@ interface Signature {
   readonly optionsAt: number;
   /** The options include `waitMs`: the answer may take that long. */
   readonly waits: boolean;
+  /** A wait in this process may have a signal as well. */
+  readonly optionNames: readonly string[];
   /** The name and shape of each argument after the namespace. */
   readonly shapes: readonly (readonly [name: string, shape: Shape])[];
   /** All arguments after the namespace, as one object. */
@@ -1091,6 +1094,7 @@ function signature({ namespace, params = {}, options }: VerbRow): Signature {
     ],
     optionsAt: options === undefined ? -1 : before,
     waits: options?.waitMs !== undefined,
+    optionNames: [...Object.keys(options ?? {}), ...(options?.waitMs === undefined ? [] : ["signal"])],
     shapes: [
       ...Object.entries(params),
       ...(options === undefined ? [] : [["options", objectOf(options)] as const]),
@@ -1128,6 +1132,11 @@ export function isWait(verb: Verb, args: readonly unknown[]): boolean {
   if (!signatures[verb].waits) return false;
   const { waitMs } = optionsOf(verb, args);
   return typeof waitMs === "number" && waitMs > 0;
+}
+
+/** Throws `bad_argument` for an option that the verb does not have. */
+export function checkVerbOptions(verb: Verb, options: object): void {
+  checkOptions(verb, options, signatures[verb].optionNames);
 }
 
 type AnyVerb = (...args: unknown[]) => Promise<unknown>;

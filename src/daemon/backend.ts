@@ -64,7 +64,8 @@ const openSqlite: Open = async (address, config, clock) => {
 
 const openPostgres: Open = async (address, config, clock) => {
   const postgres = await import("../postgres/index.ts");
-  const store = await postgres.openPostgres({ url: address });
+  // a daemon may be started together with its database
+  const store = await postgres.openPostgres({ url: address, openPatienceMs: 10_000 });
   // daemons that share a database use its clock for leases, so that differences between their own clocks do not matter
   const shared = await store.clock();
   return { ...overStore(store, clock ?? shared, config, true), upkeep: () => shared.sync() };

@@ -20,6 +20,7 @@ import {
   type GivenReason,
   type LogLevel,
 } from "../core/index.ts";
+import { Chunk } from "./chunk.ts";
 import { LogBuffer } from "./log-buffer.ts";
 import { encodeIfAny, only, orGone, type Scope } from "./scope.ts";
 import type { WorkUnit } from "./work-unit.ts";
@@ -44,8 +45,6 @@ export interface SettleAllOptions {
   /** `renew`: the leases end this long from now; 15 minutes when absent. */
   lifetimeMs?: number;
 }
-
-const chunkSize = 1000;
 
 /**
  * The getters return the last known state of the attempt. A successful change updates them. A refused one throws
@@ -308,7 +307,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /**
-   * Settles many attempts with the same action, in one request per namespace and 1,000 attempts. The attempts are independent:
+   * Settles many attempts with the same action, in one request per namespace and 1,000 attempts or 8 MiB of data. The attempts are independent:
    * returns one answer per attempt, in order, with `error` set for refused ones, and does not throw for them.
    */
   static async settleAll(
@@ -326,7 +325,8 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
     }));
     all.forEach((attempt, i) => attempt.carryLog(changes[i]!));
     const answers: AttemptChanged[] = [];
-    for (const { verbs, ns, places } of Attempt.#chunks(all)) {
+    for (const { verbs, ns, chunk } of Attempt.#chunks(all, changes)) {
+      const places = chunk.items;
       const asked = places.map((place) => changes[place]!);
       const changed = await verbs.settleAttempts(ns, asked);
       places.forEach((place, i) => {
@@ -338,19 +338,23 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /** Positions in the list, in chunks by coordinate and namespace. */
-  static #chunks(attempts: readonly Attempt[]): { verbs: Coordinate; ns: string; places: number[] }[] {
-    const found: { verbs: Coordinate; ns: string; places: number[] }[] = [];
-    const filling = new Map<Coordinate, Map<string, number[]>>();
+  static #chunks(
+    attempts: readonly Attempt[],
+    changes: readonly AttemptChange[],
+  ): { verbs: Coordinate; ns: string; chunk: Chunk<number> }[] {
+    const found: { verbs: Coordinate; ns: string; chunk: Chunk<number> }[] = [];
+    const filling = new Map<Coordinate, Map<string, Chunk<number>>>();
     attempts.forEach((attempt, place) => {
       const { verbs, ns } = attempt.#scope;
-      const byNamespace = filling.get(verbs) ?? new Map<string, number[]>();
+      const byNamespace = filling.get(verbs) ?? new Map<string, Chunk<number>>();
       filling.set(verbs, byNamespace);
-      let places = byNamespace.get(ns);
-      if (places === undefined || places.length === chunkSize) {
-        byNamespace.set(ns, (places = []));
-        found.push({ verbs, ns, places });
+      const data = changes[place]?.data;
+      let chunk = byNamespace.get(ns);
+      if (chunk?.fits(data) !== true) {
+        byNamespace.set(ns, (chunk = new Chunk()));
+        found.push({ verbs, ns, chunk });
       }
-      places.push(place);
+      chunk.push(place, data);
     });
     return found;
   }

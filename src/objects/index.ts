@@ -24,5 +24,6 @@ export {
   type WaitForOptions,
   type WorkUnitListing,
 } from "./work-spec.ts";
+export { NotEndedError } from "./waiting.ts";
 export { WorkUnit, WorkUnitFailedError, type LineageStep } from "./work-unit.ts";
 export { WorkerHandle, type CheckIn, type WorkerState, type WorkerUpdate } from "./worker.ts";

@@ -3,6 +3,8 @@ import {
   checkOptions,
   CoordinateError,
   hasEnded,
+  isCoordinateError,
+  systemClock,
   type Coordinate,
   type WorkSpecRef,
   type WorkUnitRow,
@@ -14,10 +16,32 @@ export interface WaitForOptions {
   signal?: AbortSignal;
 }
 
-/** Shorter than the idle timeout of proxies. */
-const roundMs = 30_000;
+/** `unavailable`, because units have not ended within `waitMs`. In an outage the code is the same, but not the class. */
+export class NotEndedError extends CoordinateError {
+  /** The units that have not ended. */
+  readonly names: readonly string[];
 
-/** Returns the rows of the units once all have ended; null for a deleted one. Throws `unavailable` after the timeout. */
+  constructor(names: readonly string[], waitMs: number) {
+    const [first = ""] = names;
+    const which = names.length === 1 ? `${JSON.stringify(first)} has` : `${names.length} units have`;
+    super("unavailable", `${which} not ended after ${waitMs} ms`);
+    this.names = names;
+  }
+}
+
+/** Shorter than the idle timeout of proxies. */
+const longestRoundMs = 30_000;
+
+/** The delay before a retry when the coordinator does not answer. */
+const pauseMs = 250;
+
+/** The time of an outage is real time: a coordinator that does not answer does not tell its own. */
+const realClock = systemClock();
+
+/**
+ * Returns the rows of the units once all have ended, or when one is missing, which is null. Throws a `NotEndedError` after the
+ * timeout. While the coordinator does not answer, it keeps trying: it may be restarting, and units survive that.
+ */
 export async function waitForEnds(
   verbs: Coordinate,
   ns: string,
@@ -29,19 +53,31 @@ export async function waitForEnds(
   const { waitMs = Infinity, signal } = options;
   if (!(waitMs >= 0))
     throw new CoordinateError("bad_argument", `waitMs: expected 0 or more, got ${String(waitMs)}`);
-  for (let left = waitMs; ; left -= roundMs) {
+  let left = waitMs;
+  // the wait for several units does not end because one of them is missing: look once without waiting
+  let waits = names.length === 1;
+  for (;;) {
     signal?.throwIfAborted();
-    const round = { waitMs: Math.min(left, roundMs), ...(signal !== undefined && { signal }) };
-    const rows = await verbs.awaitWorkUnits(ns, ref, names, round);
-    if (rows.every(hasEnded)) return rows;
-    signal?.throwIfAborted();
-    if (left <= roundMs) throw new CoordinateError("unavailable", notYet(names, rows, waitMs));
+    const roundMs = waits ? Math.min(left, longestRoundMs) : 0;
+    const round = { waitMs: roundMs, ...(signal !== undefined && { signal }) };
+    const began = realClock.now();
+    try {
+      const rows = await verbs.awaitWorkUnits(ns, ref, names, round);
+      if (rows.includes(null) || rows.every(hasEnded)) return rows;
+      signal?.throwIfAborted();
+      left -= roundMs;
+      waits = true;
+      if (left <= 0)
+        throw new NotEndedError(
+          names.filter((_name, i) => !hasEnded(rows[i] ?? null)),
+          waitMs,
+        );
+    } catch (error) {
+      if (error instanceof NotEndedError || !isCoordinateError(error, "unavailable", "unknown_outcome"))
+        throw error;
+      await realClock.waitUntil(realClock.now() + Math.min(pauseMs, left), signal);
+      left -= realClock.now() - began;
+      if (left <= 0) throw error;
+    }
   }
-}
-
-function notYet(names: readonly string[], rows: readonly (WorkUnitRow | null)[], waitMs: number): string {
-  const open = names.filter((_name, i) => !hasEnded(rows[i] ?? null));
-  const [first = ""] = open;
-  const which = open.length === 1 ? `${JSON.stringify(first)} has` : `${open.length} units have`;
-  return `${which} not ended after ${waitMs} ms`;
 }

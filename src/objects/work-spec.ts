@@ -25,6 +25,7 @@ import {
   type WorkUnitQuery,
   type WorkUnitSelection,
 } from "../core/index.ts";
+import { Chunk } from "./chunk.ts";
 import { checkSlips, type NoData } from "./define-spec.ts";
 import { encode, encodeIfAny, only, pageLimit, type PageOptions, type Scope } from "./scope.ts";
 import { checkedBy, type StandardSchema } from "./standard-schema.ts";
@@ -71,9 +72,6 @@ export interface AddManyOptions extends Pick<AddWorkUnitsOptions, "onConflict" |
 export type WorkUnitListing = Omit<WorkUnitQuery, "limit"> & PageOptions;
 
 const unitOptions = Object.keys(workUnitInput.properties ?? {});
-
-/** Small enough that no request is long, large enough that the round trip does not matter. */
-const chunkSize = 1000;
 
 /**
  * A handle by name refers to the spec that has the name when a method is called; methods throw `no_such_work_spec` when there is
@@ -198,26 +196,54 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
   }
 
   /**
-   * Adds any number of units, in chunks of 1,000, reading no further ahead than one chunk. Each chunk is added whole or not at
-   * all; when one is refused, or the input throws, the chunks before it stay. Several thousand units take several requests, and
-   * workers may claim the first units before the last are added.
+   * Adds any number of units, in chunks of 1,000 units or 8 MiB of data, reading no further ahead than one chunk. Each chunk is
+   * added whole or not at all; when one is refused, or the input throws, the chunks before it stay. Several chunks take several
+   * requests, and workers may claim the first units before the last are added.
    */
   async addWorkUnits(
     units: Iterable<NewWorkUnit<Data>> | AsyncIterable<NewWorkUnit<Data>>,
     { onProgress, ...options }: AddManyOptions = {},
   ): Promise<AddProgress> {
     const { verbs, ns } = this.#scope;
+    const given: unknown = units;
+    if (
+      typeof given !== "object" ||
+      given === null ||
+      !(Symbol.iterator in given || Symbol.asyncIterator in given)
+    )
+      throw new CoordinateError(
+        "bad_argument",
+        `units: expected a list of [name, data] or { name, data }, got ${describeValue(given)}`,
+      );
     const progress: AddProgress = { count: 0, created: 0 };
-    for await (const chunk of inChunks(units, chunkSize)) {
-      if (this.#schema !== undefined)
-        for (const unit of chunk)
-          await (isPair(unit) ? this.#check(unit[0], unit[1]) : this.#check(unit.name, unit.data));
-      const added = await verbs.addWorkUnits(ns, this.#ref, chunk.map(readNew), options);
+    for await (const chunk of this.#inChunks(units)) {
+      const added = await verbs.addWorkUnits(ns, this.#ref, chunk, options);
       progress.count += added.length;
       for (const { created } of added) if (created) progress.created++;
       onProgress?.({ ...progress }, added);
     }
     return progress;
+  }
+
+  async *#inChunks(
+    units: Iterable<NewWorkUnit<Data>> | AsyncIterable<NewWorkUnit<Data>>,
+  ): AsyncGenerator<WorkUnitInput[], void, undefined> {
+    let chunk = new Chunk<WorkUnitInput>();
+    for await (const unit of units) {
+      if (this.#schema !== undefined)
+        await (isPair(unit) ? this.#check(unit[0], unit[1]) : this.#check(unit.name, unit.data));
+      const input = readNew(unit);
+      if (!chunk.fits(input.data)) {
+        yield chunk.items;
+        chunk = new Chunk();
+      }
+      chunk.push(input, input.data);
+      if (!chunk.isFull) continue;
+      // before the next unit is read: a slow input must not delay those that it has given
+      yield chunk.items;
+      chunk = new Chunk();
+    }
+    if (chunk.items.length > 0) yield chunk.items;
   }
 
   /** Throws `no_such_work_unit`. */
@@ -258,7 +284,7 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
 
   /**
    * Waits until all of these units have ended, at most `waitMs` if given, and returns them in order; `status` tells whether each
-   * finished or failed. Throws `no_such_work_unit` for a missing unit, and `unavailable` when not all have ended in time.
+   * finished or failed. Throws `no_such_work_unit` for a missing unit, and a `NotEndedError` when not all have ended in time.
    */
   async wait(
     names: readonly string[],
@@ -330,16 +356,3 @@ function readNew(unit: NewWorkUnit): WorkUnitInput {
 // Array.isArray alone does not narrow a readonly tuple
 const isPair = (unit: NewWorkUnit): unit is readonly [name: string, data?: object | null] =>
   Array.isArray(unit);
-
-async function* inChunks<Item>(
-  items: Iterable<Item> | AsyncIterable<Item>,
-  size: number,
-): AsyncGenerator<Item[], void, undefined> {
-  let chunk: Item[] = [];
-  for await (const item of items) {
-    if (chunk.push(item) < size) continue;
-    yield chunk;
-    chunk = [];
-  }
-  if (chunk.length > 0) yield chunk;
-}

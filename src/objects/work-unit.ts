@@ -185,7 +185,7 @@ export class WorkUnit<Given extends object = DataObject, Result extends object =
 
   /**
    * The result of the task. Waits until the unit has ended, at most `waitMs` if given. Throws a `WorkUnitFailedError` when it
-   * failed, `gone` when it was deleted, `unavailable` after the timeout, and the reason of the signal when that aborts.
+   * failed, `gone` when it was deleted, a `NotEndedError` after the timeout, and the reason of the signal when that aborts.
    */
   async result(options: WaitForOptions = {}): Promise<Result> {
     const { verbs, ns } = this.#scope;

@@ -316,6 +316,16 @@ export class Database implements Session {
   }
 }
 
+/** The SQLSTATE of a savepoint outside of a transaction. */
+const noTransaction = "25P01";
+
+const notBegun = (cause: unknown): CoordinateError =>
+  new CoordinateError(
+    "bad_argument",
+    "client: expected a client in a transaction; send BEGIN before you use within(client)",
+    { cause },
+  );
+
 /** Statements on the caller's own connection, in the caller's own transaction: it begins, commits and retries nothing itself. */
 export class BorrowedDatabase extends Database {
   readonly #client: Client;
@@ -338,7 +348,9 @@ export class BorrowedDatabase extends Database {
     const client = this.#client;
     const history = new TransactionHistory(this.historyCounts);
     const tx = this.bound(client, history);
-    await client.query({ text: "SAVEPOINT coordinate" });
+    await client.query({ text: "SAVEPOINT coordinate" }).catch((error: unknown) => {
+      throw codeOf(error) === noTransaction ? notBegun(error) : error;
+    });
     try {
       const answer = await work(tx);
       await client.query({ text: "RELEASE SAVEPOINT coordinate" });

@@ -30,6 +30,11 @@ export interface PostgresOptions {
   lockTimeoutMs?: number;
   /** How long to retry while the server cannot be reached; default 10 seconds. */
   patienceMs?: number;
+  /**
+   * How long to retry while the server cannot be reached for the first time; default 1 second. A wrong address is then reported
+   * soon, and a server that is just being restarted is not missed.
+   */
+  openPatienceMs?: number;
   /** For PgBouncer in transaction mode: uses no session state, so no named statements and no LISTEN. Give the engine a `pollMs` then. */
   pgBouncer?: boolean;
   /** Wake-ups by LISTEN and NOTIFY; on by default, except behind PgBouncer or on a pool without `listenUrl`. */
@@ -57,6 +62,7 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     settings = [],
     poolSize = 10,
     connectTimeoutMs = 5000,
+    openPatienceMs = 1000,
   } = options;
   const session = [
     ...planSettings,
@@ -127,9 +133,10 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
     run: (client, sql, values) => db.run(client, sql, values),
     debounceMs: options.notifyMs ?? 10,
   });
+  const opening = new Database({ ...databaseOptions, patienceMs: openPatienceMs }, db.counters);
   try {
     if (options.migrate ?? true)
-      await db.transaction(
+      await opening.transaction(
         async (tx) => {
           // in a busy database, a change of a table gets its lock only by waiting in line for it
           await tx.rows(`SET LOCAL lock_timeout = ${lockTimeoutMs}`, []);

@@ -5,6 +5,7 @@
 import { Buffer, isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import type { FastifyRequest } from "fastify";
+import { CoordinateError } from "../core/index.ts";
 import { HeldBytes, type LargeRequests } from "../traffic/index.ts";
 import { HttpError } from "./errors.ts";
 import { readLongWire, readWire, type WireLimits } from "./wire.ts";
@@ -43,19 +44,12 @@ export class Bodies {
     else {
       const { socket } = request.raw;
       large.charge(socket, body.length);
-      if (large.isLarge(socket, 0, body.length)) await this.#enter(request);
+      await request.turn.take(0, body.length);
+      whenAnswered(request, () => request.turn.end());
       value = await this.#readInTurn(body);
     }
     if (value === null) throw new HttpError("bad_request", "Invalid input format");
     return value;
-  }
-
-  /** Makes the whole request a large one, until it is answered. */
-  async #enter(request: FastifyRequest): Promise<void> {
-    const { large } = this.#options;
-    await large.enter(request.raw.socket);
-    request.isLarge = true;
-    whenAnswered(request, () => large.leave());
   }
 
   async #readInTurn(body: Buffer): Promise<unknown> {
@@ -114,5 +108,8 @@ function whenAnswered(request: FastifyRequest, run: () => void): void {
   else request.response.once("close", run);
 }
 
-const tooLarge = (max: number): HttpError =>
-  new HttpError("too_large", `The body is too large: more than ${max} bytes`);
+const tooLarge = (max: number): CoordinateError =>
+  new CoordinateError(
+    "too_large",
+    `the body of the request has more than ${max} bytes; send less in one request, or raise maxBodyBytes of the daemon`,
+  );

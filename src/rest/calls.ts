@@ -9,8 +9,8 @@
  */
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { CoordinateError, type Caller, type Coordinate } from "../core/index.ts";
-import { limiterOf, longAnswer, rowsAsked, type LargeRequests } from "../traffic/index.ts";
+import type { Caller, Coordinate } from "../core/index.ts";
+import { limiterOf, longAnswer, type LargeRequests } from "../traffic/index.ts";
 import { authorise, type Access, type Asking, type Identity } from "./access.ts";
 import {
   callsPath,
@@ -22,6 +22,7 @@ import {
   type Frame,
 } from "./call-frames.ts";
 import { cut, errorAnswer, HttpError, internalAnswer } from "./errors.ts";
+import { inTurn } from "./in-turn.ts";
 import { endless } from "./listen.ts";
 import { callsType } from "./media.ts";
 import type { Answered, Call, Route } from "./route.ts";
@@ -241,24 +242,14 @@ class Calls {
     const check = this.#request.compileValidationSchema(route.body ?? {});
     if (!check(body)) throw invalid((check.errors ?? []) as unknown as readonly Violation[]);
     const asked = body as Readonly<Record<string, unknown>>;
+    const turn = this.#options.large.turnOf(this.#request.raw.socket);
     const call = new FramedCall(this.#options, this.#request, this.#reply, ns, identity, asked, {
       waiting: () => this.#wait(number),
+      turn: (rows) => turn.take(rows, 0),
       hasHungUp: () => this.#request.raw.socket.destroyed,
       isStopping: () => this.#options.stopping?.aborted === true,
     });
-    return (await this.#inTurn(route, call)) ?? "null";
-  }
-
-  #inTurn(route: Route, call: FramedCall): ReturnType<Route["handle"]> {
-    const { large } = this.#options;
-    const { socket } = this.#request.raw;
-    // a request that waits takes no turn: it would block other large requests
-    const rows = Number(call.body.waitMs ?? 0) > 0 ? 0 : rowsAsked(route.id, [call.body]);
-    if (!large.isLarge(socket, rows, 0)) return route.handle(call);
-    return large.turn(socket, async () => {
-      if (socket.destroyed) throw new CoordinateError("closed");
-      return route.handle(call);
-    });
+    return (await inTurn(route, call, turn)) ?? "null";
   }
 
   #wait(number: string): AbortSignal {

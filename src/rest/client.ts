@@ -5,6 +5,7 @@
  */
 import {
   CoordinateError,
+  describeValue,
   isErrorCode,
   NoAnswer,
   VerbClient,
@@ -197,11 +198,13 @@ class RestLink implements Link {
   #at = 0;
 
   constructor(addresses: readonly string[], options: RestClientOptions) {
-    if (addresses.length === 0 || addresses.includes(""))
-      throw new CoordinateError("bad_argument", "address: empty");
+    if (addresses.length === 0) throw new CoordinateError("bad_argument", "address: expected at least one");
     for (const address of addresses) {
       if (!/^(https?:\/\/|unix:)./.test(address))
-        throw new CoordinateError("bad_argument", `address: ${address}`);
+        throw new CoordinateError(
+          "bad_argument",
+          `address: expected http://HOST:PORT, https://… or unix:/PATH, got ${describeValue(address)}`,
+        );
     }
     this.#addresses = addresses;
     this.#options = options;
@@ -283,7 +286,12 @@ function throwUndone(answer: TransportAnswer, repeat: "same" | "id" | "never"): 
   const { code } = readError(answer);
   const stopping = code === "stopping" || code === "closed";
   if (stopping || (code === "unavailable" && repeat !== "never"))
-    throw new NoAnswer("503", !stopping, { refusal: refusalOf(answer) });
+    throw new NoAnswer(
+      "the server is stopping",
+      !stopping,
+      // after the last try a server that stops is `unavailable`, like one that has stopped; `closed` is for the client itself
+      stopping ? {} : { refusal: refusalOf(answer) },
+    );
 }
 
 /** Yields pieces of about 64 kB: a write for every unit would cost more than the unit. */

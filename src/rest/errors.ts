@@ -16,7 +16,6 @@ const httpErrors = {
   method_not_allowed: 405,
   not_acceptable: 406,
   timeout: 408,
-  too_large: 413,
   unsupported_media_type: 415,
   wrong_host: 421,
   too_many_requests: 429,

@@ -5,16 +5,17 @@
 import type { ServerResponse } from "node:http";
 import { Socket } from "node:net";
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
-import { CoordinateError, type Caller, type Coordinate, type DataLimits } from "../core/index.ts";
-import { LargeRequests, longAnswer, rowsAsked } from "../traffic/index.ts";
+import type { Caller, Coordinate, DataLimits } from "../core/index.ts";
+import { LargeRequests, longAnswer, type RequestTurn } from "../traffic/index.ts";
 import { authorise, openAccess, type Access, type Identity } from "./access.ts";
 import { Bodies } from "./body.ts";
 import { callsRoute } from "./calls.ts";
 import { cut, errorAnswer, HttpError, internalAnswer } from "./errors.ts";
 import { guard } from "./guard.ts";
 import { goRoutes } from "./go-routes.ts";
+import { inTurn } from "./in-turn.ts";
 import { callsType, jsonTypes, ndjson, negotiate, wantsPage } from "./media.ts";
-import type { Answer, Answered, Call, Route } from "./route.ts";
+import type { Answered, Call, Route } from "./route.ts";
 import { Turn } from "./turn.ts";
 import { nameFromUrl } from "./url-name.ts";
 import { verbRoutes } from "./verb-routes.ts";
@@ -28,8 +29,8 @@ declare module "fastify" {
     served: Route | null;
     /** Node's response object for it. */
     response: ServerResponse;
-    /** Whether it has a turn as a large request, until it is answered. */
-    isLarge: boolean;
+    /** Its turn as a large request. */
+    turn: RequestTurn;
   }
 }
 
@@ -105,9 +106,9 @@ export function restServer(options: RestServerOptions): RestServer {
   app.decorateRequest("identity", null);
   app.decorateRequest("ns", "");
   app.decorateRequest("served", null);
-  // set for each request before anything reads it
+  // set for each request before anything reads them
   app.decorateRequest("response", null as unknown as ServerResponse);
-  app.decorateRequest("isLarge", false);
+  app.decorateRequest("turn", null as unknown as RequestTurn);
   const bodies = new Bodies({
     maxBytes: maxBodyBytes,
     maxBytesHeld: options.maxBodyBytesHeld ?? 128 * 1024 * 1024,
@@ -146,12 +147,14 @@ export function restServer(options: RestServerOptions): RestServer {
       .send(answer.text);
   };
   app.setErrorHandler((error, request, reply) => sendError(error, request, reply));
-  app.setNotFoundHandler((request, reply) => {
-    const known = app.supportedMethods.includes(request.method);
-    const error = known
-      ? new HttpError("not_found", `No such path: ${request.method} ${cut(request.url)}`)
-      : new HttpError("method_not_allowed", `Method ${cut(request.method)} not allowed`);
-    sendError(error, request, reply);
+  app.addHook("onRequest", (request, reply, done) => {
+    request.response = reply.raw;
+    request.turn = large.turnOf(request.raw.socket);
+    // refused before the body is read: anybody may send one to an unknown path
+    if (!request.is404) done();
+    else if (app.supportedMethods.includes(request.method))
+      done(new HttpError("not_found", `No such path: ${request.method} ${cut(request.url)}`));
+    else done(new HttpError("method_not_allowed", `Method ${cut(request.method)} not allowed`));
   });
 
   const callers = new Callers(options.stopping);
@@ -163,7 +166,6 @@ export function restServer(options: RestServerOptions): RestServer {
       onRequest: (request, reply, done) => {
         turn.arrived();
         request.served = route;
-        request.response = reply.raw;
         reply.serializer(asItIs);
         try {
           check(request, isPage(route, request));
@@ -241,6 +243,7 @@ class ServedCall implements Call {
   get caller(): Caller {
     return {
       waiting: () => this.gone(),
+      turn: (rows) => this.request.turn.take(rows, 0),
       hasHungUp: () => this.request.raw.socket.destroyed,
       isStopping: () => this.#gone?.aborted === true,
     };
@@ -293,14 +296,7 @@ function handler(
     const type = route.family === "go" ? negotiate(request.headers.accept) : fixedType;
     const call = new ServedCall(coordinate, request, reply, callers, large);
     const { socket } = request.raw;
-    const takesTurn = !request.isLarge && large.isLarge(socket, rowsOf(route, call), 0);
-    const answer: Answer = takesTurn
-      ? await large.turn(socket, async () => {
-          // the caller may have disconnected during the wait for a turn
-          if (socket.destroyed) throw new CoordinateError("closed");
-          return route.handle(call);
-        })
-      : await route.handle(call);
+    const answer = await inTurn(route, call, request.turn);
     if (answer === undefined) return reply;
     const end = turn.end();
     if (end !== undefined) await end;
@@ -316,13 +312,6 @@ function handler(
     if (reply.statusCode === 200) reply.code(done);
     return reply.send(answer);
   };
-}
-
-/** The number of requested rows; 0 for a call that waits, which must not block other large requests. */
-function rowsOf({ id, family, query }: Route, call: ServedCall): number {
-  if (family === "verb") return Number(call.body.waitMs ?? 0) > 0 ? 0 : rowsAsked(id, [call.body]);
-  // lists of the Go routes have no limit by default
-  return query?.limit === undefined ? 0 : Number(call.query("limit")[0] ?? Infinity);
 }
 
 /** A strict policy: our pages run only scripts from our own files, cannot be framed, and connect only to this server. */
@@ -382,8 +371,6 @@ function fromFastify(error: unknown): unknown {
   const failed = error as Error & { code: string; statusCode?: number; validation?: readonly Violation[] };
   if (failed.validation !== undefined) return invalid(failed.validation);
   switch (failed.code) {
-    case "FST_ERR_CTP_BODY_TOO_LARGE":
-      return new HttpError("too_large", "The body is too large");
     case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
       return new HttpError("unsupported_media_type", "Unsupported media type");
     default:

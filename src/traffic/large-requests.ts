@@ -3,7 +3,8 @@
  * megabyte: a few hundred of those at once would block all callers for seconds and fill the memory. So only a few run at
  * a time, and none while too many bytes of answers have not been read by their callers. Waiting requests are ordered by the
  * recent cost of their connection, so that a caller with one large request does not queue behind one with a thousand.
- * Small requests never wait.
+ * Small requests never wait. A request that waits for something takes its turn when it has its answer: two long polls
+ * with a turn would block the large requests of all callers.
  */
 import type { Socket } from "node:net";
 import { HeldBytes } from "./held-bytes.ts";
@@ -101,6 +102,11 @@ export class LargeRequests {
     this.#next();
   }
 
+  /** The turn of a request that may be large. */
+  turnOf(caller: object): RequestTurn {
+    return new RequestTurn(this, caller);
+  }
+
   /** Runs `work` between `enter` and `leave`. */
   async turn<Answer>(caller: object, work: () => Promise<Answer>): Promise<Answer> {
     await this.enter(caller);
@@ -165,6 +171,30 @@ export class LargeRequests {
   #costOf(caller: object, otherwise: number): number {
     const cost = this.#costs.get(caller);
     return cost === undefined ? otherwise : decayed(cost, this.#now());
+  }
+}
+
+/** The turn of one request. A small request needs none. */
+export class RequestTurn {
+  readonly #large: LargeRequests;
+  readonly #caller: object;
+  #taken = false;
+
+  constructor(large: LargeRequests, caller: object) {
+    this.#large = large;
+    this.#caller = caller;
+  }
+
+  /** Waits for the turn if so many rows or bytes make the request large. Undefined if there is nothing to wait for. */
+  take(rows: number, bytes: number): Promise<void> | undefined {
+    if (this.#taken || !this.#large.isLarge(this.#caller, rows, bytes)) return undefined;
+    return this.#large.enter(this.#caller).then(() => void (this.#taken = true));
+  }
+
+  end(): void {
+    if (!this.#taken) return;
+    this.#taken = false;
+    this.#large.leave();
   }
 }
 

@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { describe, test, vi } from "vitest";
+import { connectCbor } from "../../src/cbor/index.ts";
 import { encodeData } from "../../src/core/index.ts";
+import { LargeRequests } from "../../src/traffic/index.ts";
 import { withServer, type Served } from "./serve.ts";
 import { Dict, encode, Raw, show, t, u, wrap, type Value } from "./wire.ts";
 
@@ -72,6 +74,36 @@ describe("long messages", () => {
       { limits: { stallMs: 200 } },
     );
   });
+});
+
+test("a large answer to a wait is sent in turn, and the wait before it holds none", async () => {
+  const large = new LargeRequests({ atOnce: 1 });
+  await withServer(
+    async ({ listener, engine }) => {
+      await engine.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+      const names = Array.from({ length: 200 }, (_, i) => `u${i}`);
+      await engine.addWorkUnits(
+        "",
+        "s",
+        names.map((name) => ({ name })),
+      );
+      const client = await connectCbor(`127.0.0.1:${listener.port}`);
+      const answer = client.awaitWorkUnits("", "s", names, { waitMs: 60_000 });
+      await vi.waitUntil(() => engine.waiting === 1);
+      let end = (): void => undefined;
+      const other = large.turn({}, () => new Promise<void>((resolve) => (end = resolve)));
+      let answered = false;
+      void answer.then(() => (answered = true));
+      await engine.cancelWorkUnits("", "s", { all: true });
+      await sleep(50);
+      assert.equal(answered, false);
+      end();
+      await other;
+      assert.equal((await answer).length, 200);
+      await client.close();
+    },
+    { large },
+  );
 });
 
 describe("many requests of one connection", () => {

@@ -186,6 +186,13 @@ describe("JSON", () => {
     expect(writeJson(value, 4)).toBe(JSON.stringify(value, null, 4));
   });
 
+  test("a string of megabytes, plain or of escapes", () => {
+    for (const text of ["x".repeat(15_000_000), "\n".repeat(4_000_000)]) {
+      const data = jsonData(JSON.stringify({ text }));
+      expect(writeJson(rawData(data), 2) === JSON.stringify({ text }, null, 2)).toBe(true);
+    }
+  });
+
   test("nothing in it that a terminal obeys", () => {
     const shown = showJson(JSON.stringify("\u009b\u202e\u001b"));
     expect(shown).toBe('"\\u009b\\u202e\\u001b"');

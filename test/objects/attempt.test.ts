@@ -231,6 +231,12 @@ describe("settleAll", () => {
     expect((await spec.counts()).finished).toBe(5);
   });
 
+  test("cuts by the length of the data", async () => {
+    const { attempts, calls } = await claimed(5);
+    await Attempt.settleAll(attempts, "finish", { data: () => ({ x: "x".repeat(3 * 2 ** 20) }) });
+    expect(calls).toEqual(["settleAttempts", "settleAttempts", "settleAttempts"]);
+  });
+
   test("answers each by itself and does not throw", async () => {
     const { attempts, spec } = await claimed(3);
     await attempts[0]!.fail();

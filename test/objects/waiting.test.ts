@@ -1,7 +1,8 @@
 /** Results, and waiting for them. */
 import assert from "node:assert/strict";
 import { describe, expect, test } from "vitest";
-import { WorkUnitFailedError } from "../../src/index.ts";
+import { override } from "../../src/core/index.ts";
+import { CoordinateError, CoordinateHandle, NotEndedError, WorkUnitFailedError } from "../../src/index.ts";
 import { setup } from "./setup.ts";
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -79,6 +80,51 @@ test("several units are waited for together, finished and failed", async () => {
     ["a", "finished"],
   ]);
   await expect(spec.wait(["a", "none"])).rejects.toMatchObject({ code: "no_such_work_unit" });
+});
+
+test("a missing unit is reported at once, although another has not ended", async () => {
+  const { spec } = await withUnits();
+  await expect(spec.wait(["a", "none"], { waitMs: 60_000 })).rejects.toMatchObject({
+    code: "no_such_work_unit",
+    value: "none",
+  });
+});
+
+describe("an outage", () => {
+  async function withOutage(failures: number) {
+    const { coordinate, ns, spec, worker } = await withUnits();
+    let left = failures;
+    const { verbs } = coordinate;
+    const failing = new CoordinateHandle(
+      override(verbs, {
+        awaitWorkUnits: async (...args) => {
+          if (left-- > 0) throw new CoordinateError("unavailable", "connection refused");
+          return verbs.awaitWorkUnits(...args);
+        },
+      }),
+    );
+    return { spec: failing.namespace(ns.name).workSpec(spec.name), worker };
+  }
+
+  test("does not end a wait that has time left", async () => {
+    const { spec, worker } = await withOutage(2);
+    const [first, second] = await worker.requestAttempts({ number: 2 });
+    await first!.finish({ sum: 3 });
+    await second!.finish();
+    expect(await (await spec.workUnit("a")).result({ waitMs: 60_000 })).toEqual({ sum: 3 });
+    expect(await (await withOutage(2)).spec.wait([])).toEqual([]);
+  });
+
+  test("ends it after its time, with another error than units that have not ended", async () => {
+    const { spec } = await withOutage(Infinity);
+    const start = performance.now();
+    const error: unknown = await spec.wait(["a", "b"], { waitMs: 600 }).catch((reason: unknown) => reason);
+    expect(performance.now() - start).toBeGreaterThan(500);
+    expect(error).toMatchObject({ code: "unavailable", value: "connection refused" });
+    expect(error).not.toBeInstanceOf(NotEndedError);
+    const { spec: reachable } = await withOutage(0);
+    await expect(reachable.wait(["a", "b"], { waitMs: 0 })).rejects.toBeInstanceOf(NotEndedError);
+  });
 });
 
 describe("an attempt's handle", () => {

@@ -197,6 +197,32 @@ describe("adding units", () => {
     expect(calls.filter((verb) => verb === "addWorkUnits")).toHaveLength(3);
   });
 
+  test("addWorkUnits() of what is no list, and misspelt options", async () => {
+    const { ns } = setup();
+    const spec = await ns.setWorkSpec({ name: "spec" });
+    await expect(spec.addWorkUnits({ a: {} } as never)).rejects.toThrow(
+      "Bad argument units: expected a list of [name, data] or { name, data }, got an object",
+    );
+    await expect(spec.addWorkUnits([["a"]], { waitMS: 5 } as never)).rejects.toThrow(
+      "waitMS: not an option of addWorkUnits; did you mean waitMs?",
+    );
+    await expect(spec.addWorkUnit("a", { toJSON: () => 5 })).rejects.toThrow(
+      "expected an object, got an object whose toJSON() returns no object",
+    );
+  });
+
+  test("addWorkUnits() cuts by the length of the data too", async () => {
+    const { ns } = setup();
+    const spec = await ns.setWorkSpec({ name: "spec" });
+    const sizes: number[] = [];
+    const mebibytes = [3, 3, 3, 12, 1, 1];
+    await spec.addWorkUnits(
+      mebibytes.map((size, i) => [`u${i}`, { x: "x".repeat(size * 2 ** 20 - 100) }]),
+      { onProgress: (_progress, { length }) => sizes.push(length) },
+    );
+    expect(sizes).toEqual([2, 1, 1, 2]);
+  });
+
   test("addWorkUnits(): a batch that is refused is not added, those before it are", async () => {
     const { ns } = setup();
     const spec = await ns.setWorkSpec({ name: "spec" });

@@ -44,6 +44,18 @@ test("units added on the caller's connection are there when the caller commits, 
   await engine.close();
 });
 
+test("a client that is in no transaction is refused", async () => {
+  const { url, store, engine } = await open();
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await expect(new Engine(store.within(client)).addWorkUnits("", "s", [{ name: "u" }])).rejects.toMatchObject(
+    { code: "bad_argument", message: expect.stringContaining("BEGIN") as string },
+  );
+  expect(await engine.getWorkUnits("", "s", ["u"])).toEqual([null]);
+  await client.end();
+  await engine.close();
+});
+
 test("a unit that is committed long after it was added is handed out in its place", async () => {
   const { url, store, engine } = await open();
   const client = new pg.Client({ connectionString: url });

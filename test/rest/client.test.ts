@@ -13,6 +13,7 @@ import {
   type WorkUnitInput,
 } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
+import { handles } from "../../src/objects/index.ts";
 import {
   EventLog,
   eventRoutes,
@@ -184,6 +185,34 @@ describe("addresses", () => {
     await client.close();
   });
 });
+
+test("binary data of 15 MiB is added, read and returned as a result", async () => {
+  const { client } = await serve();
+  const data = encodeData({ bytes: new Uint8Array(15 * 2 ** 20).fill(0xab) });
+  await client.addWorkUnits("n", "s", [{ name: "u", data }]);
+  const [attempt] = await client.requestAttempts("n", { worker: "w" });
+  expect(sameBytes(attempt?.data, data)).toBe(true);
+  await client.settleAttempts("n", [{ attempt: attempt?.id ?? "", action: "finish", data }]);
+  const [row] = await client.getWorkUnits("n", "s", ["u"]);
+  expect(row?.status).toBe("finished");
+  expect(sameBytes(row?.data, data)).toBe(true);
+});
+
+test("many large units are added in several requests, and one request that is too large is refused", async () => {
+  const { client } = await serve();
+  const spec = handles(client).namespace("n").workSpec("s");
+  const data = { x: "x".repeat(2 ** 20) };
+  const units = Array.from({ length: 40 }, (_, i): [string, object] => [`u${i}`, data]);
+  expect(await spec.addWorkUnits(units)).toEqual({ count: 40, created: 40 });
+  const rows = units.map(([name]) => ({ name, data: encodeData(data) }));
+  const refusal = await client.addWorkUnits("n", "s", rows).catch((error: unknown) => error);
+  expect(refusal).toMatchObject({ code: "too_large" });
+  expect(String(refusal)).toMatch(/more than 33554432 bytes; .* maxBodyBytes/);
+});
+
+/** `toEqual` would compare them one by one, for minutes. */
+const sameBytes = (a: unknown, b: unknown): boolean =>
+  a instanceof Uint8Array && b instanceof Uint8Array && Buffer.compare(a, b) === 0;
 
 test("a closed client refuses, and what waits is ended", async () => {
   const { client, engine } = await serve();

@@ -9,10 +9,12 @@ import {
   EventLog,
   eventRoutes,
   listen,
+  RestClient,
   restServer,
   type ListenOptions,
   type RestServerOptions,
 } from "../../src/rest/index.ts";
+import { LargeRequests } from "../../src/traffic/index.ts";
 
 const closing: (() => Promise<void> | void)[] = [];
 afterEach(async () => {
@@ -24,7 +26,7 @@ async function serve(
     wrap?: (engine: Engine) => Coordinate;
     listen?: Partial<ListenOptions>;
   },
-): Promise<{ engine: Engine; dial: () => Promise<Socket> }> {
+): Promise<{ engine: Engine; url: string; dial: () => Promise<Socket> }> {
   const engine = new Engine(new MemoryStore());
   await engine.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
   const { wrap, listen: listening, ...options } = given;
@@ -36,6 +38,7 @@ async function serve(
   );
   return {
     engine,
+    url: listener.url,
     dial: async () => {
       const socket = createConnection({ host: "127.0.0.1", port: listener.port });
       closing.push(() => void socket.destroy());
@@ -151,6 +154,117 @@ describe("pipelines", () => {
   });
 });
 
+describe("a connection that has read much", () => {
+  const waits = {
+    awaitWorkUnits: (client: Coordinate) =>
+      client.awaitWorkUnits("n", "s", ["open"], { waitMs: 60_000, signal: stop.signal }),
+    takeMessages: (client: Coordinate) =>
+      client.takeMessages("n", "q", { waitMs: 60_000, signal: stop.signal }),
+    requestAttempts: (client: Coordinate) =>
+      client.requestAttempts("n", { worker: "w", tasks: ["none"], waitMs: 60_000, signal: stop.signal }),
+  };
+  let stop: AbortController;
+
+  test.each([
+    ["the shared connection", {}],
+    ["HTTP", { oneConnection: false }],
+  ])("holds no turn while it waits, over %s", async (_over, options) => {
+    stop = new AbortController();
+    const { engine, url } = await serve({});
+    const names = Array.from({ length: 200 }, (_, i) => ({ name: `u${i}` }));
+    const big = { name: "big", data: encodeData({ x: "x".repeat(10 * 2 ** 20) }) };
+    await engine.addWorkUnits("n", "s", [...names, { name: "open" }, big]);
+    const [greedy, honest] = [new RestClient(url, options), new RestClient(url, options)];
+    closing.push(
+      () => greedy.close(),
+      () => honest.close(),
+    );
+    // one connection each, so that the next requests reuse the costly ones
+    const held = [];
+    for (const wait of Object.values(waits)) {
+      await greedy.getWorkUnits("n", "s", ["big"]);
+      held.push(wait(greedy));
+      await sleep(50);
+    }
+    const took: number[] = [];
+    for (let i = 0; i < 100; i++) {
+      const start = performance.now();
+      await honest.listWorkUnits("n", "s", { prefix: "u", limit: 200 });
+      await greedy.tally("n");
+      took.push(performance.now() - start);
+    }
+    took.sort((a, b) => a - b);
+    expect(took[98]).toBeLessThan(500);
+    stop.abort();
+    await Promise.all(held);
+  });
+
+  test("holds no turn while it streams events", async () => {
+    const { engine, url } = await serve({ routes: eventRoutes(new EventLog()) });
+    await engine.addWorkUnits("n", "s", [{ name: "big", data: encodeData({ x: "x".repeat(10 * 2 ** 20) }) }]);
+    const client = new RestClient(url, { oneConnection: false });
+    closing.push(() => client.close());
+    const streams: Promise<unknown>[] = [];
+    for (let i = 0; i < 2; i++) {
+      await client.getWorkUnits("n", "s", ["big"]);
+      await new Promise<void>((onOpen) => void streams.push(client.events("n", { onOpen }).next()));
+    }
+    expect((await client.listWorkUnits("n", "s", { prefix: "u", limit: 200 })).rows).toEqual([]);
+    await client.close();
+    await Promise.all(streams);
+  });
+});
+
+test("a long body that waits for room holds no turn", async () => {
+  let asked = 0;
+  const { engine, dial } = await serve({
+    wrap: (engine) =>
+      override(engine, {
+        addWorkUnits: (...args) => {
+          asked += 1;
+          return engine.addWorkUnits(...args);
+        },
+      }),
+  });
+  await engine.setWorkSpecs("n", [{ data: encodeData({ name: "full", max_waiting: 1 }) }]);
+  await engine.addWorkUnits("n", "full", [{ name: "first" }]);
+  const add = (name: string): string =>
+    `{"workSpec":"full","waitMs":60000,"units":[{"name":"${name}","data":{"x":"${"x".repeat(300_000)}"}}]}`;
+  for (const name of ["second", "third"]) (await dial()).write(post("add-work-units", add(name)));
+  await vi.waitUntil(() => asked === 2);
+  const other = await dial();
+  const heard = hear(other);
+  other.write(post("list-work-units", '{"workSpec":"s"}'));
+  await vi.waitUntil(() => heard().includes("200 OK"), 5000);
+});
+
+test.each([
+  ["the shared connection", {}],
+  ["HTTP", { oneConnection: false }],
+])("a large answer to a wait is sent in turn, over %s", async (_over, options) => {
+  const large = new LargeRequests({ atOnce: 1 });
+  const { engine, url } = await serve({ large });
+  const names = Array.from({ length: 200 }, (_, i) => `u${i}`);
+  await engine.addWorkUnits(
+    "n",
+    "s",
+    names.map((name) => ({ name })),
+  );
+  await engine.cancelWorkUnits("n", "s", { all: true });
+  const client = new RestClient(url, options);
+  closing.push(() => client.close());
+  let end = (): void => undefined;
+  const other = large.turn({}, () => new Promise<void>((resolve) => (end = resolve)));
+  let answered = false;
+  const answer = client.awaitWorkUnits("n", "s", names, { waitMs: 60_000 }).finally(() => (answered = true));
+  expect(await client.awaitWorkUnits("n", "s", ["u1"], { waitMs: 60_000 })).toHaveLength(1);
+  await sleep(50);
+  expect(answered).toBe(false);
+  end();
+  await other;
+  expect(await answer).toHaveLength(200);
+});
+
 describe("long bodies", () => {
   const long = (item: string, count: number): string =>
     `{"workSpec":"s","units":[${`${item},`.repeat(count - 1)}${item}]}`;
@@ -216,6 +330,15 @@ describe("long bodies", () => {
     again.write(head(300_000) + " ".repeat(299_998) + "{}");
     await vi.waitUntil(() => later().includes("\r\n\r\n"), 5000);
     expect(later()).toMatch(/^HTTP\/1.1 200 /);
+  });
+
+  test("an unknown path is refused before its body is read", async () => {
+    const { dial } = await serve({});
+    const socket = await dial();
+    const heard = hear(socket);
+    socket.write(post("no-such-verb", " ".repeat(100_000) + "{}"));
+    await vi.waitUntil(() => heard().includes("No such path"));
+    expect(heard()).toMatch(/^HTTP\/1.1 404 /);
   });
 
   test("a key of the envelope that is there twice", async () => {

@@ -5,6 +5,15 @@ import { nameFromUrl, nameToUrl } from "../../src/rest/url-name.ts";
 import { verbArgs, verbBody } from "../../src/rest/verbs.ts";
 import { readWire, writeLine, writeWire } from "../../src/rest/wire.ts";
 
+function saidOf(run: () => unknown): string {
+  try {
+    run();
+    return "";
+  } catch (error) {
+    return String(error);
+  }
+}
+
 /** Values without a member named `data`. */
 const plain = fc.jsonValue({ maxDepth: 4 }).filter((value) => !JSON.stringify(value).includes('"data"'));
 
@@ -64,6 +73,21 @@ describe("the wire", () => {
     const bytes = readWire('{"data":"oWNrZXnYgIA="}') as { data: Uint8Array };
     expect(bytes.data).toBeInstanceOf(Uint8Array);
     expect(writeWire(bytes)).toBe('{"data":"oWNrZXnYgIA="}');
+  });
+
+  test("base64 is checked as a whole", () => {
+    const strict = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+    const text = fc.string({
+      unit: fc.constantFrom("A", "z", "9", "+", "/", "=", "-", "_", " ", "é", "\u0141"),
+      maxLength: 9,
+    });
+    fc.assert(
+      fc.property(text, (text) => {
+        const refused = saidOf(() => readWire(JSON.stringify({ data: text }))).includes("illegal base64");
+        expect(refused).toBe(!strict.test(text));
+      }),
+      { numRuns: 5000 },
+    );
   });
 
   test.each([
