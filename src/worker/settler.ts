@@ -8,6 +8,8 @@
 import {
   alarm,
   askTogether,
+  CoordinateError,
+  isCoordinateError,
   isRefusal,
   type Asked,
   type AttemptChange,
@@ -16,6 +18,7 @@ import {
   type Coordinate,
 } from "../core/index.ts";
 import type { Outage } from "./outage.ts";
+import { messageOf } from "./traceback.ts";
 
 /** Most changes in one call. Larger batches delay other changes more than they save. */
 const largest = 1000;
@@ -173,10 +176,14 @@ export class Settler {
         if (isRefusal(error)) throw error;
         this.#outage.failed("settle", error);
         if (!this.#abandoned.signal.aborted) await this.#outage.pause(tries, this.#abandoned.signal);
-        if (this.#abandoned.signal.aborted && tries > 0) throw error;
+        if (this.#abandoned.signal.aborted && tries > 0) throw unstored(error);
       }
     }
   }
 }
 
 const nothing = (): void => undefined;
+
+/** Callers tell a settlement that was given up from data that could not be encoded: its error is always the coordinator's. */
+const unstored = (error: unknown): CoordinateError =>
+  isCoordinateError(error) ? error : new CoordinateError("unavailable", messageOf(error), { cause: error });

@@ -2,6 +2,7 @@
 import type { Attempt } from "../../objects/index.ts";
 import type { TaskLog } from "../log.ts";
 import { settleEach, settleReturned, settleThrown } from "../outcome.ts";
+import { readable } from "../traceback.ts";
 import { Unit, type BulkContext, type UnitContext, type UnitTask } from "../task.ts";
 
 /** When the signal aborts, units that have not begun are released. Resolves when every unit is settled. */
@@ -26,7 +27,8 @@ export async function runUnits(
         const value = await work(new Unit(own, context.clock.now()), unitContext(own, context, logOf));
         if (own.status === "pending") settles.push(settleReturned(own, value));
       } catch (error) {
-        if (own.status === "pending") settles.push(settleEach([own], () => settleThrown(own, error)));
+        if (own.status === "pending")
+          settles.push(settleEach([own], () => settleThrown(own, readable(error))));
       }
     }
   };

@@ -92,6 +92,15 @@ describe("tasks in child processes", () => {
     expect(first).toMatchObject({ status: "retryable", data: { seen: true } });
   });
 
+  test("throw retry(ms, data) with data that cannot be stored fails the unit and says so", async () => {
+    const bench = openBench();
+    await bench.add("unsendable", [["a"]]);
+    await bench.work([await children()]);
+    expect((await bench.attempts("unsendable", "a"))[0]!.traceback).toBe(
+      'the result cannot be stored: Bad data: a function in "f" cannot be stored',
+    );
+  });
+
   test("have no store to ask", async () => {
     const bench = openBench();
     await bench.add("nosy", [["a"]]);

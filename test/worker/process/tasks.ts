@@ -74,6 +74,11 @@ export const polite = bulk(async (attempts, { signal }) => {
   for (const attempt of attempts) await attempt.retry({ delayMs: 60_000, data: { stopped: true } });
 });
 
+/** Throws a decision that cannot be sent to the supervisor. */
+export const unsendable = bulk(() => {
+  throw retry(0, { f: () => 1 });
+});
+
 /** Reads its unit, which fails, because a child has no access to the store. */
 export const nosy = async ({ attempt }: Unit): Promise<void> => {
   await attempt.workUnit();
