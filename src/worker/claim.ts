@@ -153,7 +153,7 @@ export class Claim {
     this.#closed();
   }
 
-  /** Releases the attempts of a run that has not begun. Never rejects. */
+  /** Releases the open attempts of a run; this does not count as a try. Never rejects. */
   async release(run: Run): Promise<void> {
     const { log, reports } = this.context;
     const { worker } = this;
@@ -163,7 +163,7 @@ export class Claim {
       if (answer.status === "rejected")
         log.warn(
           { worker, workSpec: this.workSpec.name, err: answer.reason as unknown },
-          "could not release a unit that had not started",
+          "could not release a unit",
         );
     reports.released(
       worker,

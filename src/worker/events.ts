@@ -50,7 +50,7 @@ export type WorkerEvents = {
   unsettled: [UnitsEvent];
   /** The leases were about to end: the units are retried or fail. */
   timedOut: [UnitsEvent];
-  /** The units were claimed and released before they began; this does not count as a try. */
+  /** The units were given back before they began, or because the worker stops; this does not count as a try. */
   released: [UnitsEvent];
   started: [{ readonly worker: string }];
   stopping: [{ readonly worker: string }];

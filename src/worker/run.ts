@@ -4,7 +4,7 @@ import type { Claim } from "./claim.ts";
 import { bulkContext, unitContext } from "./context.ts";
 import { attemptLog, type TaskLog } from "./log.ts";
 import { settleEach, settleReturned, settleThrown } from "./outcome.ts";
-import type { Stop } from "./stops.ts";
+import { endedByStop, type Stop } from "./stops.ts";
 import { readable } from "./traceback.ts";
 import { isBulk, Unit, type BulkFunction, type Task, type UnitTask } from "./task.ts";
 
@@ -44,6 +44,7 @@ export class Run {
     return isBulk(task) ? this.#runBulk(task.bulk) : this.#runUnit(task);
   }
 
+  /** Gives its attempts back, for runs that have not begun or that end because the worker stops. Never rejects. */
   async release(): Promise<void> {
     await this.claim.release(this);
   }
@@ -130,6 +131,7 @@ export class Run {
     const open = this.claim.undecided(this);
     // a task whose attempts were given up may end by throwing: nothing to report
     if (open.length === 0 && this.#over === null) this.claim.context.reports.threwLate(this.claim, error);
+    else if (endedByStop(error, this.#signalled)) void this.release();
     else void settleEach(open, (attempt) => settleThrown(attempt, error));
   }
 
@@ -147,7 +149,8 @@ export class Run {
       await this.#settled();
       const open = claim.undecided(this);
       if (open.length === 0) claim.context.reports.threwLate(claim, error);
-      await settleEach(open, (attempt) => settleThrown(attempt, error));
+      if (endedByStop(error, this.#signalled)) await this.release();
+      else await settleEach(open, (attempt) => settleThrown(attempt, error));
     }
     claim.forget(this);
   }

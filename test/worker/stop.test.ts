@@ -68,6 +68,68 @@ describe("stop", () => {
     assert.equal(await t.status("s", "a"), "finished");
   });
 
+  it("gives back the unit of a task that ends because of it, and this does not count as a try", async () => {
+    const t = bench();
+    const thrown: Record<string, (signal: AbortSignal) => unknown> = {
+      reason: ({ reason }) => reason as unknown,
+      abort: () => new DOMException("This operation was aborted", "AbortError"),
+      cause: ({ reason }) => new Error("the download failed", { cause: reason }),
+      other: () => new Error("broken"),
+    };
+    const names = Object.keys(thrown);
+    await t.ns.setWorkSpecs([
+      { name: "s", max_retries: 1 },
+      { name: "bulk", max_retries: 1 },
+    ]);
+    await t.ns.workSpec("s").addWorkUnits(names.map((name) => [name] as const));
+    await t.ns.workSpec("bulk").addWorkUnits([["whole"]]);
+    const worker = t.start({
+      concurrency: 5,
+      tasks: {
+        s: async ({ name }, { signal }) => {
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+          throw thrown[name]!(signal);
+        },
+        bulk: bulk(async (_attempts, { signal }) => {
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+          signal.throwIfAborted();
+        }),
+      },
+    });
+    await until("all run", () => worker.counts.claimed === 5);
+    const stopping = worker.stop();
+    await t.advance(10_000);
+    await stopping;
+    for (const name of ["reason", "abort", "cause"])
+      assert.equal(await t.status("s", name), "available", name);
+    assert.equal(await t.status("bulk", "whole"), "available");
+    assert.equal(await t.status("s", "other"), "failed");
+    assert.equal(worker.counts.released, 4);
+    // the only try is not used up
+    t.start({ name: "next", concurrency: 5, tasks: { s: () => undefined, bulk: () => undefined } });
+    for (const name of ["reason", "abort", "cause"])
+      await until(name, async () => (await t.status("s", name)) === "finished");
+    await until("whole", async () => (await t.status("bulk", "whole")) === "finished");
+  });
+
+  it("the error of a task whose lease is about to end counts as a try, also when it is an AbortError", async () => {
+    const t = bench();
+    await t.ns.setWorkSpec({ name: "s" });
+    await t.ns.workSpec("s").addWorkUnits([["u"]]);
+    t.start({
+      tasks: {
+        s: async (_unit, { signal }) => {
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+          signal.throwIfAborted();
+        },
+      },
+    });
+    await turns();
+    await t.advance(14.5 * 60_000);
+    assert.equal(await t.status("s", "u"), "failed");
+    assert.match(String((await t.data("s", "u")).traceback), /the lease ends soon/);
+  });
+
   it("has a grace time of its own where told", async () => {
     const t = bench();
     const { worker, context, end, running } = await held(t);

@@ -24,6 +24,7 @@ import { handles, type Attempt } from "../../objects/index.ts";
 import { loggerTo, type Logger, type TaskLog } from "../log.ts";
 import { isDecision } from "../outcome.ts";
 import { findTaskName, type Tasks } from "../runtime.ts";
+import { endedByStop } from "../stops.ts";
 import { isBulk, type BulkContext } from "../task.ts";
 import { loadTasks } from "../tasks-file.ts";
 import { readable, traceback } from "../traceback.ts";
@@ -31,6 +32,7 @@ import { whyUnstorable } from "../unstorable.ts";
 import { encodeMessage, FrameReader, type Head, type Message } from "./frame.ts";
 import {
   answeredError,
+  readStop,
   readText,
   type AnswerHead,
   type DoneHead,
@@ -72,11 +74,11 @@ function receive({ head, data }: Message): void {
       void run(head as unknown as RunHead, data);
       break;
     case "signal":
-      running?.signal.abort();
+      running?.signal.abort(readStop(head));
       break;
     case "expired":
-      running?.signal.abort();
-      running?.expired.abort();
+      running?.signal.abort(readStop(head));
+      running?.expired.abort(readStop(head));
       break;
     case "answer":
       receiveAnswer(head as unknown as AnswerHead);
@@ -136,7 +138,7 @@ async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null
     else await runUnits(task, attempts, context, concurrency, logOf);
   } catch (thrown) {
     try {
-      [error, left] = failureOf(readable(thrown));
+      [error, left] = failureOf(readable(thrown), signal.signal);
     } catch (unencoded) {
       error = { text: whyUnstorable(unencoded) ?? traceback(unencoded), decision: "fail", delayMs: 0 };
     }
@@ -147,9 +149,11 @@ async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null
 }
 
 /** Describes what a task threw, with the data of `retry(ms, data)`. Throws when that data cannot be encoded. */
-function failureOf(thrown: unknown): [TaskFailure, Data | null] {
+function failureOf(thrown: unknown, signal: AbortSignal): [TaskFailure, Data | null] {
   if (isDecision(thrown, "Fail")) return [{ text: thrown.message, decision: "fail", delayMs: 0 }, null];
   const text = traceback(thrown);
+  // the unit is available at once, and this does not count as a try
+  if (endedByStop(thrown, signal.reason)) return [{ text, decision: "snooze", delayMs: 0 }, null];
   if (isDecision(thrown, "Retry")) {
     const left = thrown.data === undefined ? null : encodeData(thrown.data, unlimited);
     return [{ text, decision: "retry", delayMs: thrown.delayMs }, left];

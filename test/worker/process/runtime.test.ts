@@ -122,6 +122,20 @@ describe("tasks in child processes", () => {
     ]);
   });
 
+  test("that end because the worker stops give their units back, and this does not count as a try", async () => {
+    const bench = openBench();
+    for (const name of ["obeys", "allObey"])
+      await bench.add(name, [["a"]], { runtime: "node", max_retries: 1 });
+    const { worker, ended } = bench.start([await children({ processes: 2 })]);
+    for (const name of ["obeys", "allObey"])
+      await until(`${name} runs`, async () => (await bench.attempts(name, "a")).length === 1);
+    await worker.stop({ graceMs: 0 });
+    await ended;
+    expect(await bench.attempts("obeys", "a")).toMatchObject([{ status: "expired" }]);
+    expect(await bench.attempts("allObey", "a")).toMatchObject([{ status: "retryable" }]);
+    expect(worker.counts).toMatchObject({ failed: 0 });
+  });
+
   test("a second stop ends them at once and gives their units back", async () => {
     const bench = openBench();
     const runtime = await children();
