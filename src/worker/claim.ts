@@ -28,6 +28,7 @@ import type { Settler } from "./settler.ts";
 import type { KnownSpec } from "./specs.ts";
 import { Stop } from "./stops.ts";
 import { isBulk, type Task } from "./task.ts";
+import { whyUnstorable } from "./unstorable.ts";
 
 /** Services and settings that all claims of a worker share. */
 export interface ClaimContext {
@@ -201,21 +202,22 @@ export class Claim {
     attempt.carryLog(change);
     const changes = [change];
     const done = this.#requested(changes);
-    this.context.settler.post(changes, (answers) => {
-      done(answers);
+    this.context.settler.post(changes, (answers, error) => {
+      done(answers, error);
       const [answer] = answers ?? [];
       if (answer !== undefined) attempt.heard(change, answer);
     });
   }
 
   /** Marks the changes as pending. The caller must call the returned function with the answers, or with null when there are none. */
-  #requested(changes: readonly AttemptChange[]): (answers: AttemptChanged[] | null) => void {
+  #requested(changes: readonly AttemptChange[]): (answers: AttemptChanged[] | null, error?: unknown) => void {
     const keepLifetime = this.#keepLifetime;
     const runs = changes.map(({ attempt }) => this.#open.get(attempt)?.run);
     for (const run of runs) run?.settling(1);
     this.#mark(changes, 1);
     this.#underWay++;
-    return (answers) => {
+    return (answers, error) => {
+      if (answers === null && whyUnstorable(error) === null) this.#unstored(changes, error);
       for (let i = 0; i < changes.length; i++) {
         const [change, answer] = [changes[i], answers?.[i]];
         if (change !== undefined && answer !== undefined) this.#note(change, answer, keepLifetime);
@@ -225,6 +227,16 @@ export class Claim {
       for (const run of runs) run?.settling(-1);
       this.#closed();
     };
+  }
+
+  /** Reports outcomes that the settler gave up, or that were refused as a whole. The units run again when their leases have ended. */
+  #unstored(changes: readonly AttemptChange[], error: unknown): void {
+    const ends = changes.flatMap(({ attempt, action }) =>
+      action === "renew" ? [] : (this.#open.get(attempt) ?? []),
+    );
+    for (const { attempt } of ends) this.#open.delete(attempt.id);
+    const begun = ends.filter(({ run }) => run.beganAt > 0).map(({ attempt }) => attempt);
+    if (begun.length > 0) this.context.reports.unsettled(this, begun, error);
   }
 
   #mark(changes: readonly AttemptChange[], by: 1 | -1): void {

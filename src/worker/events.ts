@@ -46,7 +46,7 @@ export type WorkerEvents = {
   lost: [UnitEndEvent & { readonly error: Error }];
   /** The coordinator refused a settlement, for any reason. */
   refused: [UnitEndEvent & { readonly action: string; readonly error: Error }];
-  /** A bulk task returned and left units unsettled. They will expire. */
+  /** A bulk task left the units unsettled, or their outcomes could not be stored. They will expire. */
   unsettled: [UnitsEvent];
   /** The leases were about to end: the units are retried or fail. */
   timedOut: [UnitsEvent];

@@ -277,6 +277,77 @@ describe("stop", () => {
   });
 });
 
+describe("a coordinator that is closed before the worker has stopped", () => {
+  for (const [when, task] of [
+    ["while a task runs", () => new Promise<void>(() => undefined)],
+    ["while an outcome waits to be stored", () => ({ done: true })],
+  ] as const)
+    it(`${when}: the worker stops by itself, says so, and reports what it could not store`, async () => {
+      const t = bench();
+      await t.ns.setWorkSpec({ name: "s" });
+      await t.ns.workSpec("s").addWorkUnits([["u"]]);
+      let closing = Promise.resolve();
+      const worker = new Worker(t.ns, {
+        clock: t.clock,
+        log: recorder(t.lines),
+        tasks: {
+          s: () => {
+            closing = t.coordinate.close();
+            return task();
+          },
+        },
+      });
+      const units: string[] = [];
+      worker.on("unsettled", (event) => units.push(...event.units));
+      await assert.rejects(worker.run(), { code: "closed", message: /stop the worker first/ });
+      await closing;
+      await worker.stop();
+      assert.deepEqual(units, ["u"]);
+      assert.equal(t.lines.filter(({ level }) => level === "error").length, 2);
+      assert.equal(t.clock.waiting, 0);
+    });
+
+  it("before it runs: run rejects", async () => {
+    const t = bench();
+    await t.coordinate.close();
+    const worker = new Worker(t.ns, { clock: t.clock, tasks: { s: () => undefined } });
+    await assert.rejects(worker.run(), { code: "closed" });
+  });
+});
+
+it("sends nothing after it has stopped, also when a task ends with an error after its unit was deleted", async () => {
+  const t = bench();
+  await t.ns.setWorkSpec({ name: "s" });
+  await t.ns.workSpec("s").addWorkUnits([["u"]]);
+  const sent: string[] = [];
+  const over = wrapped(t.coordinate, {
+    settleAttempts: (ns, changes) => {
+      sent.push(...changes.map(({ action }) => action));
+      return t.coordinate.settleAttempts(ns, changes);
+    },
+  });
+  const begun = gate();
+  const worker = t.start(
+    {
+      tasks: {
+        s: async (_unit, { signal }) => {
+          begun.open();
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+          throw new Error("ended");
+        },
+      },
+    },
+    over,
+  );
+  await begun.promise;
+  await t.ns.workSpec("s").deleteWorkUnits({ all: true });
+  const stopping = worker.stop({ graceMs: 0 });
+  await t.advance(0);
+  await stopping;
+  await turns();
+  assert.deepEqual(sent, ["error"]);
+});
+
 describe("errors in user code", () => {
   it("a listener that throws is logged and ends nothing", async () => {
     const t = bench();
