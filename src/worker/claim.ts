@@ -352,7 +352,7 @@ export class Claim {
     run.end(whyLost(row));
   }
 
-  /** Called when another client has ended or deleted the unit of this run. */
+  /** Called when another client has ended, reset, replaced or deleted the unit of this run. */
   lost(run: Run, row: WorkUnitRow | null): void {
     const attempts = this.undecided(run);
     if (attempts.length === 0) return;

@@ -80,7 +80,7 @@ export class Reports {
     }
   }
 
-  /** Called when another client has ended the unit while its task ran. */
+  /** Called when another client has taken the unit away while its task ran. */
   lost(claim: Claim, { id }: Attempt, run: Run, error: Error): void {
     const { counts, emit, log } = this.#setting;
     const told = this.#ended(claim, id, run);
