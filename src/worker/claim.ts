@@ -49,6 +49,9 @@ export interface ClaimContext {
   readonly renewForMs: number;
 }
 
+/** Tasks may block the event loop for longer than such a lease. */
+const shortLeaseMs = 60_000;
+
 /** The shortest interval between two progress reports of one attempt. */
 const reportEveryMs = 1000;
 
@@ -193,7 +196,18 @@ export class Claim {
 
   /** Creates no promise besides the settler's, which calls back when the settlement is answered. */
   #settle(changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
-    return this.context.settler.settle(changes, this.#requested(changes));
+    const settled = this.context.settler.settle(changes, this.#requested(changes));
+    this.#hurryIfLate();
+    return settled;
+  }
+
+  /**
+   * Sends settlements at once when the alarm is overdue: the task has blocked the event loop, its lease may have ended, and the next
+   * timer could give the unit to another worker. Only for short leases, because reading the clock for every unit costs 2 %.
+   */
+  #hurryIfLate(): void {
+    const { clock, settler, lifetimeMs } = this.context;
+    if (lifetimeMs < shortLeaseMs && this.#alarm !== null && this.#alarm.time <= clock.now()) settler.flush();
   }
 
   /** Finishes an attempt whose task returned nothing. Creates no promise, because this is the most frequent case. */
@@ -207,6 +221,7 @@ export class Claim {
       const [answer] = answers ?? [];
       if (answer !== undefined) attempt.heard(change, answer);
     });
+    this.#hurryIfLate();
   }
 
   /** Marks the changes as pending. The caller must call the returned function with the answers, or with null when there are none. */

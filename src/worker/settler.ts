@@ -110,6 +110,11 @@ export class Settler {
     this.#schedule();
   }
 
+  /** Sends waiting changes now instead of at the end of the turn. */
+  flush(): void {
+    if (this.#underWay < maxUnderWay) this.#flush();
+  }
+
   /** Whether so many changes are not stored yet that no more work should be claimed. */
   get isBehind(): boolean {
     return this.#unstored > 3 * largest;
