@@ -58,6 +58,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
   readonly #stopped: Promise<void>;
   #hasStopped: () => void = () => undefined;
   #state: "new" | "running" | "stopping" | "abandoned" | "stopped" = "new";
+  #hasRun = false;
   #stopTime = 0;
   #graceMs: number;
   #desired: DesiredState = "run";
@@ -188,9 +189,16 @@ export class Worker extends EventEmitter<WorkerEvents> {
   }
 
   async run(signal?: AbortSignal): Promise<void> {
-    if (this.#state === "stopped") return;
+    // stopped before it ran: there is nothing to do
+    if (this.#state === "stopped" && !this.#hasRun) return;
+    if (this.#state === "stopped")
+      throw new CoordinateError(
+        "bad_argument",
+        "run: a worker that was stopped cannot run again; create a new one",
+      );
     if (this.#state !== "new")
       throw new CoordinateError("bad_argument", "run: the worker is already running");
+    this.#hasRun = true;
     this.#state = "running";
     const { log, unhandledRejections } = this.#settings;
     const unguard = unhandledRejections === "log" ? guardRejections(log) : () => undefined;

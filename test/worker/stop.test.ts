@@ -247,6 +247,8 @@ describe("stop", () => {
     const t = bench();
     const worker = t.start({ tasks: { s: () => undefined } });
     await assert.rejects(worker.run(), { code: "bad_argument" });
+    await worker.stop();
+    await assert.rejects(worker.run(), /a worker that was stopped cannot run again; create a new one/);
   });
 
   it("closes its runtimes once: when all has ended with the rest of the grace time, or at once with none", async () => {
