@@ -117,9 +117,17 @@ async function ask(link: Link, call: OutgoingCall): Promise<unknown> {
       if (link.isClosed()) throw new CoordinateError("closed");
       if (error.sent && verbs[call.verb].repeat === "never")
         throw new CoordinateError("unknown_outcome", error.message, { cause: error });
-      if (tries >= link.retries)
-        throw error.refusal ?? new CoordinateError("unavailable", error.message, { cause: error });
+      if (tries >= link.retries) throw lastError(error);
       await link.pause(backOffMs(tries, link.backoffMs, 5000) * (0.5 + link.random() / 2));
     }
   }
+}
+
+/** A server that stops refuses with `closed`. For the caller this is an outage: `closed` means that its own client was closed. */
+function lastError(error: NoAnswer): Error {
+  const { refusal, message } = error;
+  if (refusal !== undefined && !isCoordinateError(refusal, "closed")) return refusal;
+  return new CoordinateError("unavailable", refusal === undefined ? message : "the server is stopping", {
+    cause: error,
+  });
 }

@@ -34,7 +34,7 @@ const table = {
   unavailable: [503, "Not available: {}"],
   unknown_outcome: [503, "The outcome is not known: {}"],
   no_space: [507, "No space left: {}"],
-  closed: [503, "Closed"],
+  closed: [503, "Closed {}"],
   not_supported: [501, "Not supported: {}"],
   internal: [500, "Internal error"],
 } as const satisfies Record<string, readonly [status: number, message: string]>;

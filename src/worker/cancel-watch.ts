@@ -1,7 +1,8 @@
 /**
  * Watches the units of long-running tasks: when a unit is cancelled or deleted, its task is told at once instead of at the next
- * renewal of its lease. For each work spec, one request waits at the coordinator until any of its watched units has ended. Tasks that
- * return within seconds are never watched.
+ * renewal of its lease. For each work spec, one request waits at the coordinator until any of its watched units has ended. A unit that
+ * was reset or replaced has not ended: the task learns of it from the rows when the wait is over. Tasks that return within a second
+ * are never watched.
  */
 import {
   isCoordinateError,
@@ -22,10 +23,13 @@ export interface CancelWatchSetting {
   readonly running: () => Iterable<Run>;
 }
 
-/** How long a task runs before it is watched, and the interval at which the list of watched tasks is updated. */
-const afterMs = 2000;
-/** How long one request waits. */
-const waitMs = 60_000;
+/**
+ * How long a task runs before it is watched, and the interval at which the list of watched tasks is updated: every task that has run
+ * for twice this time is watched.
+ */
+const afterMs = 1000;
+/** How long one request waits: how late a task may learn that its unit was reset or replaced. */
+const waitMs = 5000;
 
 interface Wait {
   readonly units: ReadonlyMap<string, Run>;
@@ -76,17 +80,18 @@ export class CancelWatch {
   }
 
   async #wait(workSpec: string, units: ReadonlyMap<string, Run>): Promise<void> {
-    const { verbs, ns, log } = this.#setting;
+    const { verbs, ns, log, clock } = this.#setting;
     const own: Wait = { units, stop: new AbortController() };
     this.#waits.set(workSpec, own);
     const names = [...units.keys()];
     const { signal } = own.stop;
     try {
       const rows = await verbs.awaitWorkUnits(ns, workSpec, names, { any: true, waitMs, signal });
-      if (!signal.aborted) names.forEach((name, i) => tellIfLost(units.get(name)!, rows[i] ?? null));
+      // also when the signal ended the wait: the rows are fresh
+      names.forEach((name, i) => tellIfLost(units.get(name)!, rows[i] ?? null, clock.now()));
     } catch (error) {
       if (isCoordinateError(error, "no_such_work_spec"))
-        for (const run of units.values()) tellIfLost(run, null);
+        for (const run of units.values()) tellIfLost(run, null, clock.now());
       // a coordinator of an earlier version: tasks learn of it when their leases are renewed
       else if (isRefusal(error)) this.#unsupported = true;
       log.debug({ workSpec, err: error }, "could not watch for cancelled units");
@@ -99,8 +104,14 @@ export class CancelWatch {
 const isSame = (a: ReadonlyMap<string, Run>, b: ReadonlyMap<string, Run>): boolean =>
   a.size === b.size && [...a].every(([name, run]) => b.get(name) === run);
 
-/** The run has lost its unit when the unit was deleted, or has ended and its active attempt is not the run's. */
-function tellIfLost(run: Run, row: WorkUnitRow | null): void {
-  const ended = row === null || row.status === "finished" || row.status === "failed";
-  if (ended && row?.activeAttempt?.id !== run.attempts[0]!.id) run.claim.lost(run, row);
+/**
+ * The run has lost its unit when the unit was deleted, or its active attempt is not the run's. A unit without an active attempt is lost
+ * unless its lease has ended: then the run may still renew or settle it.
+ */
+function tellIfLost(run: Run, row: WorkUnitRow | null, now: number): void {
+  const { id, expirationTime } = run.attempts[0]!;
+  const active = row?.activeAttempt ?? null;
+  if (active?.id === id) return;
+  const hasExpired = run.claim.context.serverTime.toLocal(expirationTime) <= now;
+  if (row === null || active !== null || !hasExpired) run.claim.lost(run, row);
 }

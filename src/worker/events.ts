@@ -46,11 +46,11 @@ export type WorkerEvents = {
   lost: [UnitEndEvent & { readonly error: Error }];
   /** The coordinator refused a settlement, for any reason. */
   refused: [UnitEndEvent & { readonly action: string; readonly error: Error }];
-  /** A bulk task returned and left units unsettled. They will expire. */
+  /** A bulk task left the units unsettled, or their outcomes could not be stored. They will expire. */
   unsettled: [UnitsEvent];
   /** The leases were about to end: the units are retried or fail. */
   timedOut: [UnitsEvent];
-  /** The units were claimed and released before they began; this does not count as a try. */
+  /** The units were given back before they began, or because the worker stops; this does not count as a try. */
   released: [UnitsEvent];
   started: [{ readonly worker: string }];
   stopping: [{ readonly worker: string }];

@@ -4,6 +4,7 @@
  */
 import {
   encodeData,
+  isCoordinateError,
   isRefusal,
   type Clock,
   type Coordinate,
@@ -40,7 +41,8 @@ export class Heartbeat {
   }
 
   /**
-   * The first check-in. Retries until it is answered; rejects only when it is refused, which a retry would not change. Clears a
+   * The first check-in. Retries until it is answered; rejects only when it is refused or the coordinator was closed, which a retry would
+   * not change. Clears a
    * `terminate` that was meant for an earlier process of the same name.
    */
   async begin(signal: AbortSignal): Promise<void> {
@@ -56,7 +58,7 @@ export class Heartbeat {
         this.#applyDesiredState(rows.filter(({ desired }) => desired !== "terminate"));
         return;
       } catch (error) {
-        if (isRefusal(error) || isForbidden(error)) throw error;
+        if (isRefusal(error) || isForbidden(error) || isCoordinateError(error, "closed")) throw error;
         outage.failed("check in", error);
         await outage.pause(tries, signal);
       }

@@ -2,7 +2,7 @@
  * Temporary outages: a daemon restarts, a database fails over. Failed calls are retried with exponential backoff and jitter, so that
  * a thousand workers do not reconnect at the same instant. An outage is logged when it begins and when it is over.
  */
-import { backOffMs, type Clock, type Random } from "../core/index.ts";
+import { backOffMs, isCoordinateError, type Clock, type Random } from "../core/index.ts";
 import type { Logger } from "./log.ts";
 
 const firstPauseMs = 100;
@@ -16,8 +16,11 @@ export class Outage {
   #begun = 0;
   /** The number of the last call that began before the latest failure. */
   #begunBefore = 0;
+  readonly #onClosed: () => void;
 
-  constructor(clock: Clock, random: Random, log: Logger) {
+  /** `onClosed` is called when the program has closed the coordinator: no outage, because it will not answer again. */
+  constructor(clock: Clock, random: Random, log: Logger, onClosed: () => void = () => undefined) {
+    this.#onClosed = onClosed;
     this.#clock = clock;
     this.#random = random;
     this.#log = log;
@@ -37,6 +40,7 @@ export class Outage {
 
   /** Call it when a call failed. */
   failed(what: string, error: unknown): void {
+    if (isCoordinateError(error, "closed")) return this.#onClosed();
     this.#begunBefore = this.#begun;
     if (this.#since !== null) return;
     this.#since = this.#clock.now();

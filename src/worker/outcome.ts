@@ -1,5 +1,5 @@
 /** Settles an attempt when its task returns or throws. */
-import { CoordinateError } from "../core/index.ts";
+import { CoordinateError, describeValue } from "../core/index.ts";
 import type { Attempt } from "../objects/index.ts";
 import { traceback } from "./traceback.ts";
 import { whyUnstorable } from "./unstorable.ts";
@@ -52,10 +52,10 @@ export function fail(reason: string): Fail {
 }
 
 function checkedDelay(what: string, afterMs: number): number {
-  if (typeof afterMs === "number" && afterMs >= 0) return afterMs;
+  if (Number.isFinite(afterMs) && afterMs >= 0) return afterMs;
   throw new CoordinateError(
     "bad_argument",
-    `${what}: expected milliseconds of 0 or more, got ${String(afterMs)}`,
+    `${what}: expected a finite number of milliseconds, 0 or more, got ${describeValue(afterMs)}`,
   );
 }
 
@@ -103,23 +103,34 @@ export async function settleReturned(attempt: Attempt, value: unknown): Promise<
       await attempt.failWith(`the task returned ${what}; expected an object or nothing`);
     }
   } catch (error) {
-    const reason = whyUnstorable(error);
-    // the worker has reported any other refusal
-    if (reason !== null) await settleEach([attempt], () => attempt.failWith(reason));
+    await failUnstorable(attempt, error);
   }
 }
 
-/** Settles each attempt with `how`. When that fails, as with data too large for a traceback, fails the attempt without one. */
+/** Settles each attempt with `how`. An outcome that cannot be stored, as with `retry(ms, data)`, fails the attempt. Never rejects. */
 export async function settleEach(
   attempts: readonly Attempt[],
   how: (attempt: Attempt) => Promise<unknown>,
 ): Promise<void> {
   await Promise.all(
-    attempts.map((attempt) =>
-      how(attempt)
-        .catch(() => (attempt.status === "pending" ? attempt.fail() : undefined))
-        // the worker has reported the refusal
-        .catch(() => undefined),
-    ),
+    attempts.map(async (attempt) => {
+      try {
+        await how(attempt);
+      } catch (error) {
+        await failUnstorable(attempt, error);
+      }
+    }),
   );
+}
+
+/** Fails an attempt whose outcome cannot be stored, with the reason; without it if the data is too large for a traceback. Never rejects. */
+async function failUnstorable(attempt: Attempt, error: unknown): Promise<void> {
+  const reason = whyUnstorable(error);
+  if (reason === null) return;
+  try {
+    await attempt.failWith(reason);
+  } catch (refusal) {
+    // the worker has reported any other refusal
+    if (whyUnstorable(refusal) !== null) await attempt.fail().catch(() => undefined);
+  }
 }

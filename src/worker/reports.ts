@@ -80,7 +80,7 @@ export class Reports {
     }
   }
 
-  /** Called when another client has ended the unit while its task ran. */
+  /** Called when another client has taken the unit away while its task ran. */
   lost(claim: Claim, { id }: Attempt, run: Run, error: Error): void {
     const { counts, emit, log } = this.#setting;
     const told = this.#ended(claim, id, run);
@@ -125,15 +125,20 @@ export class Reports {
     );
   }
 
-  unsettled({ worker, workSpec: { name: workSpec } }: Claim, attempts: readonly Attempt[]): void {
+  /** With an error, their outcomes could not be stored; without one, a bulk task returned and left them open. */
+  unsettled(
+    { worker, workSpec: { name: workSpec } }: Claim,
+    attempts: readonly Attempt[],
+    error?: unknown,
+  ): void {
     const { counts, emit, log } = this.#setting;
     const units = namesOf(attempts);
     counts.unsettled += units.length;
     emit("unsettled", { worker, workSpec, units });
-    log.warn(
-      { worker, workSpec, count: units.length, units: units.slice(0, 10) },
-      "a task returned and left attempts unsettled; they will expire",
-    );
+    const details = { worker, workSpec, count: units.length, units: units.slice(0, 10) };
+    if (error === undefined)
+      log.warn(details, "a task returned and left attempts unsettled; they will expire");
+    else log.error({ ...details, err: error }, "outcomes could not be stored; the attempts will expire");
   }
 
   timedOut({ worker, workSpec: { name: workSpec } }: Claim, attempts: readonly Attempt[]): void {

@@ -4,7 +4,8 @@ import type { Claim } from "./claim.ts";
 import { bulkContext, unitContext } from "./context.ts";
 import { attemptLog, type TaskLog } from "./log.ts";
 import { settleEach, settleReturned, settleThrown } from "./outcome.ts";
-import type { Stop } from "./stops.ts";
+import { endedByStop, type Stop } from "./stops.ts";
+import { readable } from "./traceback.ts";
 import { isBulk, Unit, type BulkFunction, type Task, type UnitTask } from "./task.ts";
 
 export class Run {
@@ -43,6 +44,7 @@ export class Run {
     return isBulk(task) ? this.#runBulk(task.bulk) : this.#runUnit(task);
   }
 
+  /** Gives its attempts back, for runs that have not begun or that end because the worker stops. Never rejects. */
   async release(): Promise<void> {
     await this.claim.release(this);
   }
@@ -94,18 +96,19 @@ export class Run {
   /** Does not wait until the result is stored: the slot runs the next unit meanwhile. */
   #runUnit(work: UnitTask): Promise<void> | undefined {
     const attempt = this.attempts[0]!;
-    let result: ReturnType<UnitTask>;
+    let pending: Promise<unknown>;
     try {
-      result = work(new Unit(attempt, this.beganAt), unitContext(this));
+      const result = work(new Unit(attempt, this.beganAt), unitContext(this));
+      if (!isThenable(result)) {
+        this.#returned(attempt, result);
+        return undefined;
+      }
+      pending = Promise.resolve(result);
     } catch (error) {
       this.#threw(error);
       return undefined;
     }
-    if (!isThenable(result)) {
-      this.#returned(attempt, result);
-      return undefined;
-    }
-    return Promise.resolve(result).then(
+    return pending.then(
       (value) => this.#returned(attempt, value),
       (error: unknown) => this.#threw(error),
     );
@@ -113,16 +116,22 @@ export class Run {
 
   #returned(attempt: Attempt, value: unknown): void {
     if (!this.claim.isUndecided(attempt)) return;
-    if (value === undefined || value === null) this.claim.finish(attempt);
-    else if (value instanceof Error) this.#threw(value);
-    else void settleReturned(attempt, value);
+    try {
+      if (value === undefined || value === null) this.claim.finish(attempt);
+      else if (value instanceof Error) this.#threw(value);
+      else void settleReturned(attempt, value);
+    } catch (error) {
+      // a proxy may throw from `instanceof`
+      this.#threw(error);
+    }
   }
 
-  #threw(error: unknown): void {
-    this.thrown = error;
+  #threw(thrown: unknown): void {
+    const error = (this.thrown = readable(thrown));
     const open = this.claim.undecided(this);
     // a task whose attempts were given up may end by throwing: nothing to report
     if (open.length === 0 && this.#over === null) this.claim.context.reports.threwLate(this.claim, error);
+    else if (endedByStop(error, this.#signalled)) void this.release();
     else void settleEach(open, (attempt) => settleThrown(attempt, error));
   }
 
@@ -135,12 +144,13 @@ export class Run {
       await this.#settled();
       const left = claim.undecided(this);
       if (left.length > 0 && this.#over === null) claim.context.reports.unsettled(claim, left);
-    } catch (error) {
-      this.thrown = error;
+    } catch (thrown) {
+      const error = (this.thrown = readable(thrown));
       await this.#settled();
       const open = claim.undecided(this);
       if (open.length === 0) claim.context.reports.threwLate(claim, error);
-      await settleEach(open, (attempt) => settleThrown(attempt, error));
+      if (endedByStop(error, this.#signalled)) await this.release();
+      else await settleEach(open, (attempt) => settleThrown(attempt, error));
     }
     claim.forget(this);
   }

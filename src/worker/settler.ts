@@ -3,12 +3,16 @@
  * the first call goes at the end of this turn of the event loop, and changes that arrive while calls are pending go with the next
  * one, so that batches grow with the load.
  *
- * `settle` resolves when the changes are stored. Until then the call is retried: repeating a settlement has no effect.
+ * `settle` resolves when the changes are stored. Until then the call is retried: repeating a settlement has no effect. It is given up
+ * when the coordinator was closed, and when it fails with `internal` each time, because then it would delay all others without end.
  */
 import {
   alarm,
   askTogether,
+  CoordinateError,
+  isCoordinateError,
   isRefusal,
+  nextTurn,
   type Asked,
   type AttemptChange,
   type AttemptChanged,
@@ -16,6 +20,7 @@ import {
   type Coordinate,
 } from "../core/index.ts";
 import type { Outage } from "./outage.ts";
+import { messageOf } from "./traceback.ts";
 
 /** Most changes in one call. Larger batches delay other changes more than they save. */
 const largest = 1000;
@@ -23,9 +28,12 @@ const largest = 1000;
 const enough = 32;
 /** Most pending calls. Two, so that one is on the network while the other is written to the store. */
 const maxUnderWay = 2;
+/** After so many tries that end with `internal`, the changes of a call are sent separately; alone, a change is given up after about 10 s. */
+const internalTries = { together: 2, alone: 8 } as const;
 
 type Part = Asked<AttemptChange, AttemptChanged>;
-type Done = (answers: AttemptChanged[] | null) => void;
+/** Called with the answers, or with null and the error. */
+type Done = (answers: AttemptChanged[] | null, error?: unknown) => void;
 
 /** Delays changes while more runs are about to end, to send them in one call. */
 export interface Gathering {
@@ -60,8 +68,8 @@ export class Settler {
   }
 
   /**
-   * Like the verb `settleAttempts`. Rejects with a refusal, or after `abandon` with the last failure. Calls `done` before it resolves
-   * or rejects, with null when it rejects.
+   * Like the verb `settleAttempts`. Rejects with a refusal, or with the last failure when it is given up. Calls `done` before it
+   * resolves or rejects.
    */
   settle(changes: readonly AttemptChange[], done: Done = nothing): Promise<AttemptChanged[]> {
     return new Promise((resolve, reject) => {
@@ -73,7 +81,7 @@ export class Settler {
           resolve(answers);
         },
         reject(error) {
-          done(null);
+          done(null, error);
           refuse(error);
         },
       });
@@ -82,7 +90,7 @@ export class Settler {
 
   /** Like `settle`, without a promise: only `done` is called. */
   post(changes: readonly AttemptChange[], done: Done): void {
-    this.#take({ items: changes, resolve: done, reject: () => done(null) });
+    this.#take({ items: changes, resolve: done, reject: (error) => done(null, error) });
   }
 
   #take(part: Part): void {
@@ -102,6 +110,11 @@ export class Settler {
     this.#schedule();
   }
 
+  /** Sends waiting changes now instead of at the end of the turn. */
+  flush(): void {
+    if (this.#underWay < maxUnderWay) this.#flush();
+  }
+
   /** Whether so many changes are not stored yet that no more work should be claimed. */
   get isBehind(): boolean {
     return this.#unstored > 3 * largest;
@@ -109,7 +122,11 @@ export class Settler {
 
   /** Resolves when every change has been answered. */
   async idle(): Promise<void> {
-    while (this.#unstored > 0) await new Promise<void>((resolve) => this.#allStored.push(resolve));
+    do {
+      while (this.#unstored > 0) await new Promise<void>((resolve) => this.#allStored.push(resolve));
+      // an outcome that could not be stored is followed by another change, for example a failure
+      await nextTurn();
+    } while (this.#unstored > 0);
   }
 
   /** From now on a call is given up when its second try, or a later one, has failed. */
@@ -149,7 +166,9 @@ export class Settler {
     if (taken.length === 0) return;
     for (const { items } of taken) for (const { attempt } of items) this.#busy.add(attempt);
     this.#underWay++;
-    void askTogether(taken, (changes) => this.#ask(changes)).finally(() => {
+    const ask = (changes: readonly AttemptChange[]): Promise<AttemptChanged[]> =>
+      this.#ask(changes, taken.length > 1 && changes.length === size ? "together" : "alone");
+    void askTogether(taken, ask, mayBeOfItem).finally(() => {
       this.#underWay--;
       for (const { items } of taken) {
         this.#unstored -= items.length;
@@ -161,8 +180,9 @@ export class Settler {
     this.#schedule();
   }
 
-  /** Retries until there is an answer or a refusal; after `abandon`, makes at most two tries. */
-  async #ask(changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
+  /** Retries until there is an answer, a refusal or a final failure; after `abandon`, makes at most two tries. */
+  async #ask(changes: readonly AttemptChange[], how: keyof typeof internalTries): Promise<AttemptChanged[]> {
+    let internal = 0;
     for (let tries = 0; ; tries++) {
       try {
         const call = this.#outage.began();
@@ -172,11 +192,20 @@ export class Settler {
       } catch (error) {
         if (isRefusal(error)) throw error;
         this.#outage.failed("settle", error);
+        if (isCoordinateError(error, "closed")) throw error;
+        if (isCoordinateError(error, "internal") && ++internal >= internalTries[how]) throw error;
         if (!this.#abandoned.signal.aborted) await this.#outage.pause(tries, this.#abandoned.signal);
-        if (this.#abandoned.signal.aborted && tries > 0) throw error;
+        if (this.#abandoned.signal.aborted && tries > 0) throw unstored(error);
       }
     }
   }
 }
 
 const nothing = (): void => undefined;
+
+/** Whether the error may be due to one of the changes. */
+const mayBeOfItem = (error: unknown): boolean => isRefusal(error) || isCoordinateError(error, "internal");
+
+/** Callers tell a settlement that was given up from data that could not be encoded: its error is always the coordinator's. */
+const unstored = (error: unknown): CoordinateError =>
+  isCoordinateError(error) ? error : new CoordinateError("unavailable", messageOf(error), { cause: error });

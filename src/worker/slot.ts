@@ -67,8 +67,13 @@ export class Slot {
         await new Promise<void>((resolve) => (this.#modeChanged = resolve));
         continue;
       }
-      const taken = this.#claimer.take() ?? (await this.#claimer.next(this.name, this.#current.size > 0));
-      if (taken === null) continue;
+      let taken = this.#claimer.take();
+      if (taken === null) {
+        taken = await this.#claimer.next(this.name, this.#current.size > 0);
+        if (taken === null) continue;
+        // other slots were given runs at the same time, and theirs may have blocked the event loop
+        for (let wait = this.#claimer.later(); wait !== null; wait = this.#claimer.later()) await wait;
+      }
       if (this.#isRunning()) {
         const { run, runsPerSlot } = taken;
         this.#current.add(taken);

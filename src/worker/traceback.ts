@@ -9,8 +9,39 @@ export class PlainError extends Error {
 /** Most characters of a traceback. Longer ones do not help, and a million failed units may each store one. */
 const longest = 64 * 1024;
 
-/** Returns the stack, followed by those of the causes. A thrown value that is not an error is printed. */
+/**
+ * Returns the stack, followed by those of the causes. A thrown value that is not an error is printed. Never throws, although a thrown
+ * value may have getters that do.
+ */
 export function traceback(error: unknown): string {
+  try {
+    return stacks(error);
+  } catch {
+    return unreadable;
+  }
+}
+
+/** Returns the error itself, or one that can be read: code that reports an error may then read its fields. */
+export function readable(error: unknown): unknown {
+  try {
+    if (!(error instanceof Error)) return error;
+    const [name, message] = [error.name, error.message, error.stack, error.cause];
+    if (typeof name === "string" && typeof message === "string") return error;
+  } catch {
+    // a getter that throws
+  }
+  return new PlainError(traceback(error));
+}
+
+/** The message of an error, or the text of another thrown value. Never throws. */
+export function messageOf(error: unknown): string {
+  const read = readable(error);
+  return read instanceof Error ? read.message : traceback(read);
+}
+
+const unreadable = "the task threw an error that cannot be read";
+
+function stacks(error: unknown): string {
   const lines: string[] = [];
   const seen = new Set<unknown>();
   let at: unknown = error;

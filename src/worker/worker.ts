@@ -38,7 +38,7 @@ const slotModes: Readonly<Record<DesiredState, SlotMode>> = { run: "run", idle: 
 /**
  * Call `run()` once. It resolves when the worker has stopped: after `stop()`, when its signal aborts, or when a controller sets
  * the desired state `terminate`. Connection failures and errors in tasks do not end it. It rejects only when the coordinator
- * refuses the first check-in.
+ * refuses the first check-in, or with `closed` when the program closes the coordinator before the worker has stopped.
  */
 export class Worker extends EventEmitter<WorkerEvents> {
   readonly name: string;
@@ -58,6 +58,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
   readonly #stopped: Promise<void>;
   #hasStopped: () => void = () => undefined;
   #state: "new" | "running" | "stopping" | "abandoned" | "stopped" = "new";
+  #hasRun = false;
   #stopTime = 0;
   #graceMs: number;
   #desired: DesiredState = "run";
@@ -83,7 +84,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     this.#graceMs = settings.graceMs;
     this.#stopped = new Promise((resolve) => (this.#hasStopped = resolve));
 
-    const outage = new Outage(clock, random, log.child({ worker: this.name }));
+    const outage = new Outage(clock, random, log.child({ worker: this.name }), () => this.#endClosed());
     const serverTime = new ServerTime();
     const settler: Settler = new Settler(
       verbs,
@@ -188,9 +189,16 @@ export class Worker extends EventEmitter<WorkerEvents> {
   }
 
   async run(signal?: AbortSignal): Promise<void> {
-    if (this.#state === "stopped") return;
+    // stopped before it ran: there is nothing to do
+    if (this.#state === "stopped" && !this.#hasRun) return;
+    if (this.#state === "stopped")
+      throw new CoordinateError(
+        "bad_argument",
+        "run: a worker that was stopped cannot run again; create a new one",
+      );
     if (this.#state !== "new")
       throw new CoordinateError("bad_argument", "run: the worker is already running");
+    this.#hasRun = true;
     this.#state = "running";
     const { log, unhandledRejections } = this.#settings;
     const unguard = unhandledRejections === "log" ? guardRejections(log) : () => undefined;
@@ -200,6 +208,8 @@ export class Worker extends EventEmitter<WorkerEvents> {
     try {
       await this.#heartbeat.begin(this.#stopping.signal);
       await this.#work();
+      if (this.#coordinatorClosed)
+        throw new CoordinateError("closed", "before the worker had stopped; stop the worker first");
     } finally {
       signal?.removeEventListener("abort", onAbort);
       unguard();
@@ -250,6 +260,17 @@ export class Worker extends EventEmitter<WorkerEvents> {
     await this.#closeRuntimes(0);
   }
 
+  #coordinatorClosed = false;
+
+  /** Stops at once when the program has closed the coordinator: no outcome can be stored any more. */
+  #endClosed(): void {
+    if (this.#coordinatorClosed) return;
+    this.#coordinatorClosed = true;
+    this.#settings.log.error({ worker: this.name }, "the coordinator was closed; the worker stops");
+    if (this.#state === "running") this.#begin(0);
+    if (this.#state === "stopping") void this.#abandon();
+  }
+
   /** Runs from the first claim to the last settlement. */
   async #work(): Promise<void> {
     const { log } = this.#settings;
@@ -272,12 +293,13 @@ export class Worker extends EventEmitter<WorkerEvents> {
     }
     this.#ended.abort();
     await beating;
-    await this.#within(
-      finalSendTimeoutMs,
-      this.#heartbeat.end().catch((error: unknown) => {
-        log.warn({ worker: name, err: error }, "could not report that the worker has stopped");
-      }),
-    );
+    if (!this.#coordinatorClosed)
+      await this.#within(
+        finalSendTimeoutMs,
+        this.#heartbeat.end().catch((error: unknown) => {
+          log.warn({ worker: name, err: error }, "could not report that the worker has stopped");
+        }),
+      );
     this.#claims.reports.close();
     this.#tell("stopped", { worker: name });
     log.info({ worker: name, ...this.#counts }, "the worker has stopped");

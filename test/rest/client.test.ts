@@ -121,6 +121,14 @@ describe("answers that are lost", () => {
     await client.close();
   });
 
+  test("a server that goes on stopping is unavailable: `closed` means that the client was closed", async () => {
+    const stopping = (): { status: number; text: string } => ({ status: 503, text: '{"code":"closed"}' });
+    const { url } = await fake(stopping, stopping, stopping, stopping);
+    const client = new RestClient(url, quick);
+    expect(await code(client.tally("n"))).toBe("unavailable");
+    await client.close();
+  });
+
   test("tries end: unavailable", async () => {
     const { url, bodies } = await fake(
       () => "cut",

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "vitest";
 import { isCoordinateError, override } from "../../src/core/index.ts";
 import { Stop, type UnitContext } from "../../src/worker/index.ts";
-import { bench, turns, until, type Bench } from "./setup.ts";
+import { bench, gate, turns, until, type Bench } from "./setup.ts";
 
 /** A task that runs until its signal aborts, with its context and the reason of the abort. */
 function endless(): {
@@ -96,7 +96,47 @@ it("a task is told that its unit was deleted", async () => {
   assert.deepEqual([reason.reason, reason.message], ["lost", "the unit was deleted"]);
 });
 
-it("tasks that return within two seconds are not watched, and others cost one request that waits", async () => {
+for (const [how, take] of [
+  ["reset", async (t: Bench) => (await t.ns.workSpec("s").workUnit("u")).clearActiveAttempt()],
+  ["replaced", (t: Bench) => t.ns.workSpec("s").addWorkUnit("u", { new: true }, { onConflict: "replace" })],
+] as const)
+  it(`a task is told that its unit was ${how}, so that two do not run for long`, async () => {
+    const t = bench();
+    await add(t, "u");
+    const { task, context, stopped } = endless();
+    const next = gate();
+    let runs = 0;
+    const worker = t.start({
+      concurrency: 2,
+      tasks: { s: (unit, given) => (++runs === 1 ? task(unit, given) : next.promise) },
+    });
+    await context;
+    await t.advance(2000);
+    await take(t);
+    for (let s = 0; s < 6; s++) await t.advance(1000);
+    assert.equal((await stopped).reason, "lost");
+    assert.equal(runs, 2);
+    assert.equal(await t.status("s", "u"), "pending");
+    next.open();
+    await until("the next has ended", async () => (await t.status("s", "u")) === "finished");
+    assert.equal(t.events.filter(({ type }) => type === "lost").length, 1);
+    assert.equal(worker.counts.failed, 0);
+  });
+
+it("a task that has run for two seconds is watched, whenever it began", async () => {
+  const t = bench();
+  await t.ns.setWorkSpec({ name: "s" });
+  const { task, context, stopped } = endless();
+  t.start({ tasks: { s: task } });
+  await t.advance(500);
+  await t.ns.workSpec("s").addWorkUnits([["u"]]);
+  await context;
+  for (let i = 0; i < 4; i++) await t.advance(500);
+  await t.ns.workSpec("s").cancel({ all: true }, { by: "bob" });
+  assert.equal((await stopped).reason, "cancelled");
+});
+
+it("tasks that return within a second are not watched, and others cost one request that waits", async () => {
   const t = bench();
   await add(t, "a", "b", "c");
   let waits = 0;
@@ -110,9 +150,9 @@ it("tasks that return within two seconds are not watched, and others cost one re
   const held = new Promise<void>((resolve) => (done = resolve));
   t.start({ tasks: { s: ({ name }) => (name === "a" ? undefined : held) }, concurrency: 3 }, over);
   await until("the first has ended", async () => (await t.status("s", "a")) === "finished");
-  await t.advance(1999);
+  await t.advance(999);
   assert.equal(waits, 0);
-  for (let i = 0; i < 10; i++) await t.advance(2000);
+  for (let i = 0; i < 5; i++) await t.advance(1000);
   assert.equal(waits, 1);
   done();
   await until("all have ended", async () => (await t.status("s", "c")) === "finished");

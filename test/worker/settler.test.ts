@@ -1,6 +1,7 @@
 /** While more units are ready to run, settlements are sent together, and none waits longer than the configured time. */
 import { expect, test } from "vitest";
 import {
+  CoordinateError,
   ManualClock,
   nextTurn,
   seededRandom,
@@ -46,6 +47,25 @@ function settling(): {
     settler.settle(attempts.map((attempt) => ({ attempt, action: "finish" as const })));
   return { clock, calls, more, settle, answer };
 }
+
+test("is idle only when the change that follows a refused one is stored", async () => {
+  const outage = new Outage(new ManualClock(), seededRandom(1), silentLogger);
+  const stored: string[] = [];
+  const settleAttempts: Coordinate["settleAttempts"] = (_ns, changes) => {
+    if (changes.some(({ action }) => action === "finish"))
+      return Promise.reject(new CoordinateError("too_large"));
+    stored.push(...changes.map(({ action }) => action));
+    return Promise.resolve(changes.map(answerOf));
+  };
+  const settler = new Settler({ settleAttempts } as Coordinate, "", outage);
+  void settler.settle([{ attempt: "a", action: "finish" }]).catch(async () => {
+    // several async functions pass the refusal on
+    for (let i = 0; i < 10; i++) await Promise.resolve();
+    await settler.settle([{ attempt: "a", action: "fail" }]);
+  });
+  await settler.idle();
+  expect(stored).toEqual(["fail"]);
+});
 
 const turns = async (): Promise<void> => {
   for (let turn = 0; turn < 3; turn++) await nextTurn();

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { hostname } from "node:os";
 import { describe, it } from "vitest";
-import { isCoordinateError, type Coordinate } from "../../src/index.ts";
-import { bulk, Worker, type Runtime, type Task } from "../../src/worker/index.ts";
+import { isCoordinateError, openMemory, systemClock, type Coordinate } from "../../src/index.ts";
+import { bulk, silentLogger, Worker, type Runtime, type Task } from "../../src/worker/index.ts";
 import { bench, gate, silentlyStopped, turns, until, wrapped, type Bench } from "./setup.ts";
 
 const add = async (
@@ -553,6 +553,60 @@ describe("claiming ahead", () => {
       await silentlyStopped(worker);
     }
   });
+});
+
+describe("tasks that block the event loop", () => {
+  const block = (ms: number): void => {
+    const end = performance.now() + ms;
+    while (performance.now() < end);
+  };
+
+  it("let it turn: timers fire between short ones", async () => {
+    const t = bench();
+    await t.ns.setWorkSpec({ name: "s" });
+    await t.ns.workSpec("s").addWorkUnits(Array.from({ length: 60 }, (_, i) => [`u${i}`] as const));
+    let most = 0;
+    let inTurn = 0;
+    const timer = setInterval(() => (inTurn = 0), 1);
+    const task = (): void => {
+      most = Math.max(most, ++inTurn);
+      block(5);
+    };
+    const worker = t.start({ concurrency: 10, clock: systemClock(), tasks: { s: task } });
+    await until("all", () => worker.counts.finished === 60);
+    clearInterval(timer);
+    assert.ok(most <= 4, `${most} runs of 5 ms in a turn`);
+  });
+
+  for (const [what, wait] of [
+    ["at once", () => undefined],
+    ["after it has waited", () => new Promise<void>((resolve) => setTimeout(resolve, 1))],
+  ] as const)
+    it(`for longer than its lease, ${what}: the outcome is stored before the unit is claimed again`, async () => {
+      const coordinate = openMemory();
+      const ns = coordinate.namespace("test");
+      const spec = await ns.setWorkSpec({ name: "s" });
+      let runs = 0;
+      const worker = new Worker(ns, {
+        concurrency: 2,
+        lifetimeMs: 200,
+        log: silentLogger,
+        tasks: {
+          s: async () => {
+            const waited = wait();
+            if (waited !== undefined) await waited;
+            if (++runs < 5) block(260);
+          },
+        },
+      });
+      const running = worker.run();
+      const unit = await spec.addWorkUnit("u");
+      await until("it has ended", async () => (await unit.refresh()).status === "finished");
+      await worker.stop();
+      await running;
+      await coordinate.close();
+      assert.equal(runs, 1);
+    });
 });
 
 describe("many slots", () => {

@@ -68,6 +68,68 @@ describe("stop", () => {
     assert.equal(await t.status("s", "a"), "finished");
   });
 
+  it("gives back the unit of a task that ends because of it, and this does not count as a try", async () => {
+    const t = bench();
+    const thrown: Record<string, (signal: AbortSignal) => unknown> = {
+      reason: ({ reason }) => reason as unknown,
+      abort: () => new DOMException("This operation was aborted", "AbortError"),
+      cause: ({ reason }) => new Error("the download failed", { cause: reason }),
+      other: () => new Error("broken"),
+    };
+    const names = Object.keys(thrown);
+    await t.ns.setWorkSpecs([
+      { name: "s", max_retries: 1 },
+      { name: "bulk", max_retries: 1 },
+    ]);
+    await t.ns.workSpec("s").addWorkUnits(names.map((name) => [name] as const));
+    await t.ns.workSpec("bulk").addWorkUnits([["whole"]]);
+    const worker = t.start({
+      concurrency: 5,
+      tasks: {
+        s: async ({ name }, { signal }) => {
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+          throw thrown[name]!(signal);
+        },
+        bulk: bulk(async (_attempts, { signal }) => {
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+          signal.throwIfAborted();
+        }),
+      },
+    });
+    await until("all run", () => worker.counts.claimed === 5);
+    const stopping = worker.stop();
+    await t.advance(10_000);
+    await stopping;
+    for (const name of ["reason", "abort", "cause"])
+      assert.equal(await t.status("s", name), "available", name);
+    assert.equal(await t.status("bulk", "whole"), "available");
+    assert.equal(await t.status("s", "other"), "failed");
+    assert.equal(worker.counts.released, 4);
+    // the only try is not used up
+    t.start({ name: "next", concurrency: 5, tasks: { s: () => undefined, bulk: () => undefined } });
+    for (const name of ["reason", "abort", "cause"])
+      await until(name, async () => (await t.status("s", name)) === "finished");
+    await until("whole", async () => (await t.status("bulk", "whole")) === "finished");
+  });
+
+  it("the error of a task whose lease is about to end counts as a try, also when it is an AbortError", async () => {
+    const t = bench();
+    await t.ns.setWorkSpec({ name: "s" });
+    await t.ns.workSpec("s").addWorkUnits([["u"]]);
+    t.start({
+      tasks: {
+        s: async (_unit, { signal }) => {
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+          signal.throwIfAborted();
+        },
+      },
+    });
+    await turns();
+    await t.advance(14.5 * 60_000);
+    assert.equal(await t.status("s", "u"), "failed");
+    assert.match(String((await t.data("s", "u")).traceback), /the lease ends soon/);
+  });
+
   it("has a grace time of its own where told", async () => {
     const t = bench();
     const { worker, context, end, running } = await held(t);
@@ -185,6 +247,8 @@ describe("stop", () => {
     const t = bench();
     const worker = t.start({ tasks: { s: () => undefined } });
     await assert.rejects(worker.run(), { code: "bad_argument" });
+    await worker.stop();
+    await assert.rejects(worker.run(), /a worker that was stopped cannot run again; create a new one/);
   });
 
   it("closes its runtimes once: when all has ended with the rest of the grace time, or at once with none", async () => {
@@ -213,6 +277,77 @@ describe("stop", () => {
       assert.ok(t.lines.some(({ message }) => message === "a runtime did not close"));
     }
   });
+});
+
+describe("a coordinator that is closed before the worker has stopped", () => {
+  for (const [when, task] of [
+    ["while a task runs", () => new Promise<void>(() => undefined)],
+    ["while an outcome waits to be stored", () => ({ done: true })],
+  ] as const)
+    it(`${when}: the worker stops by itself, says so, and reports what it could not store`, async () => {
+      const t = bench();
+      await t.ns.setWorkSpec({ name: "s" });
+      await t.ns.workSpec("s").addWorkUnits([["u"]]);
+      let closing = Promise.resolve();
+      const worker = new Worker(t.ns, {
+        clock: t.clock,
+        log: recorder(t.lines),
+        tasks: {
+          s: () => {
+            closing = t.coordinate.close();
+            return task();
+          },
+        },
+      });
+      const units: string[] = [];
+      worker.on("unsettled", (event) => units.push(...event.units));
+      await assert.rejects(worker.run(), { code: "closed", message: /stop the worker first/ });
+      await closing;
+      await worker.stop();
+      assert.deepEqual(units, ["u"]);
+      assert.equal(t.lines.filter(({ level }) => level === "error").length, 2);
+      assert.equal(t.clock.waiting, 0);
+    });
+
+  it("before it runs: run rejects", async () => {
+    const t = bench();
+    await t.coordinate.close();
+    const worker = new Worker(t.ns, { clock: t.clock, tasks: { s: () => undefined } });
+    await assert.rejects(worker.run(), { code: "closed" });
+  });
+});
+
+it("sends nothing after it has stopped, also when a task ends with an error after its unit was deleted", async () => {
+  const t = bench();
+  await t.ns.setWorkSpec({ name: "s" });
+  await t.ns.workSpec("s").addWorkUnits([["u"]]);
+  const sent: string[] = [];
+  const over = wrapped(t.coordinate, {
+    settleAttempts: (ns, changes) => {
+      sent.push(...changes.map(({ action }) => action));
+      return t.coordinate.settleAttempts(ns, changes);
+    },
+  });
+  const begun = gate();
+  const worker = t.start(
+    {
+      tasks: {
+        s: async (_unit, { signal }) => {
+          begun.open();
+          await new Promise((resolve) => signal.addEventListener("abort", resolve));
+          throw new Error("ended");
+        },
+      },
+    },
+    over,
+  );
+  await begun.promise;
+  await t.ns.workSpec("s").deleteWorkUnits({ all: true });
+  const stopping = worker.stop({ graceMs: 0 });
+  await t.advance(0);
+  await stopping;
+  await turns();
+  assert.deepEqual(sent, ["error"]);
 });
 
 describe("errors in user code", () => {

@@ -415,6 +415,53 @@ describe("a plain function", () => {
     }
   });
 
+  it("a result, a decision or an error that throws when it is read fails the unit and says so", async () => {
+    const t = bench();
+    const unreadable = new Error("never read");
+    Object.defineProperty(unreadable, "message", { get: broken });
+    const outcomes: Record<string, () => unknown> = {
+      toJSON: () => ({ when: { toJSON: broken } }),
+      getter: () => Object.defineProperty({}, "lazy", { enumerable: true, get: broken }),
+      then: () => Object.defineProperty({}, "then", { get: broken }),
+      proxy: () => Promise.resolve(new Proxy({}, { getPrototypeOf: broken })),
+      retried: () => retry(1000, { f: () => 1 }),
+      message: () => Promise.reject(unreadable),
+      // a JavaScript caller may set anything as a message
+      number: () => Promise.reject(Object.assign(new Error("x"), { message: 5 })),
+    };
+    const specs = await t.ns.setWorkSpecs(
+      Object.keys(outcomes).map((name) => ({ name, ...(name !== "message" && { max_retries: 2 }) })),
+    );
+    for (const spec of specs) await spec.addWorkUnits([["u"]]);
+    t.start({
+      tasks: { ...outcomes, last: () => undefined },
+    });
+    for (const [name, traceback] of [
+      ["toJSON", /^the result cannot be stored: broken$/],
+      ["getter", /^the result cannot be stored: broken$/],
+      ["retried", /^the result cannot be stored: Bad data: a function in "f" cannot be stored$/],
+      ["message", /^the task threw an error that cannot be read$/],
+    ] as const) {
+      await ended(t, name, "u");
+      assert.equal(await t.status(name, "u"), "failed", name);
+      assert.match(String((await t.data(name, "u")).traceback), traceback);
+    }
+    // thrown while the result is looked at: the retry policy decides
+    for (const name of ["then", "proxy", "number"])
+      await until(name, async () => (await t.status(name, "u")) === "delayed");
+    // the slot goes on
+    await add(t, { name: "last" }, "u");
+    await ended(t, "last", "u");
+  });
+
+  it("a delay that is not finite is refused where it is made", () => {
+    for (const make of [retry, snooze])
+      assert.throws(
+        () => make(Infinity),
+        /expected a finite number of milliseconds, 0 or more, got Infinity/,
+      );
+  });
+
   it("an error that is returned counts as thrown, and a decision as well", async () => {
     const t = bench();
     await add(t, { name: "s", max_retries: 3 }, "decides");
@@ -780,3 +827,7 @@ const watched = (t: Bench, tell: (changes: number) => void): typeof t.coordinate
       return t.coordinate.settleAttempts(ns, changes);
     },
   });
+
+function broken(): never {
+  throw new Error("broken");
+}

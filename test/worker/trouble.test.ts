@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
-import { CoordinateError, handles, seededRandom, type AttemptRow, type Coordinate } from "../../src/index.ts";
+import {
+  CoordinateError,
+  dataGetText,
+  encodeData,
+  handles,
+  seededRandom,
+  type AttemptRow,
+  type Coordinate,
+} from "../../src/index.ts";
 import { bulk, Worker, type Task } from "../../src/worker/index.ts";
 import { bench, turns, until, wrapped, type Bench } from "./setup.ts";
 
@@ -132,6 +140,31 @@ describe("a coordinator that does not answer for a while", () => {
     await t.advance(5000);
     await stopping;
     assert.equal(await t.status("s", "u"), "finished");
+  });
+
+  it("a settle that fails with `internal` each time is given up after a while, and the others are stored", async () => {
+    const t = bench();
+    await t.ns.setWorkSpec({ name: "s", runtime: "node" });
+    await t.ns.workSpec("s").addWorkUnits([["bad"], ["good"], ["last"]]);
+    let tries = 0;
+    const over = wrapped(t.coordinate, {
+      settleAttempts: (ns, changes) => {
+        if (!changes.some(({ data }) => dataGetText(data ?? encodeData({}), "name") === "bad"))
+          return t.coordinate.settleAttempts(ns, changes);
+        tries++;
+        return Promise.reject(new CoordinateError("internal"));
+      },
+    });
+    const worker = t.start({ concurrency: 3, tasks: { s: ({ name }) => ({ name }) } }, over);
+    await wait(t, "the others", async () => (await t.status("s", "last")) === "finished");
+    assert.equal(await t.status("s", "good"), "finished");
+    await wait(t, "it is given up", () => worker.counts.unsettled === 1);
+    assert.ok(tries <= 10, `${tries} tries`);
+    const line = t.lines.find(({ level }) => level === "error");
+    assert.equal(line?.message, "outcomes could not be stored; the attempts will expire");
+    assert.deepEqual(line.details.units, ["bad"]);
+    await worker.stop();
+    assert.equal(await t.status("s", "bad"), "pending");
   });
 
   it("a token that is refused at the start is told, not waited out", async () => {

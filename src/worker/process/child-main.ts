@@ -24,12 +24,15 @@ import { handles, type Attempt } from "../../objects/index.ts";
 import { loggerTo, type Logger, type TaskLog } from "../log.ts";
 import { isDecision } from "../outcome.ts";
 import { findTaskName, type Tasks } from "../runtime.ts";
+import { endedByStop } from "../stops.ts";
 import { isBulk, type BulkContext } from "../task.ts";
 import { loadTasks } from "../tasks-file.ts";
-import { traceback } from "../traceback.ts";
+import { readable, traceback } from "../traceback.ts";
+import { whyUnstorable } from "../unstorable.ts";
 import { encodeMessage, FrameReader, type Head, type Message } from "./frame.ts";
 import {
   answeredError,
+  readStop,
   readText,
   type AnswerHead,
   type DoneHead,
@@ -71,11 +74,11 @@ function receive({ head, data }: Message): void {
       void run(head as unknown as RunHead, data);
       break;
     case "signal":
-      running?.signal.abort();
+      running?.signal.abort(readStop(head));
       break;
     case "expired":
-      running?.signal.abort();
-      running?.expired.abort();
+      running?.signal.abort(readStop(head));
+      running?.expired.abort(readStop(head));
       break;
     case "answer":
       receiveAnswer(head as unknown as AnswerHead);
@@ -134,20 +137,29 @@ async function run(head: RunHead, [specData, ...unitData]: readonly (Data | null
     if (isBulk(task)) await task.bulk(attempts, context);
     else await runUnits(task, attempts, context, concurrency, logOf);
   } catch (thrown) {
-    error = failureOf(thrown);
-    if (isDecision(thrown, "Retry") && thrown.data !== undefined) left = encodeData(thrown.data, unlimited);
+    try {
+      [error, left] = failureOf(readable(thrown), signal.signal);
+    } catch (unencoded) {
+      error = { text: whyUnstorable(unencoded) ?? traceback(unencoded), decision: "fail", delayMs: 0 };
+    }
   }
   clearInterval(logging);
   running = null;
   send({ kind: "done", error } satisfies DoneHead, [left]);
 }
 
-function failureOf(thrown: unknown): TaskFailure {
-  if (isDecision(thrown, "Fail")) return { text: thrown.message, decision: "fail", delayMs: 0 };
+/** Describes what a task threw, with the data of `retry(ms, data)`. Throws when that data cannot be encoded. */
+function failureOf(thrown: unknown, signal: AbortSignal): [TaskFailure, Data | null] {
+  if (isDecision(thrown, "Fail")) return [{ text: thrown.message, decision: "fail", delayMs: 0 }, null];
   const text = traceback(thrown);
-  if (isDecision(thrown, "Retry")) return { text, decision: "retry", delayMs: thrown.delayMs };
-  if (isDecision(thrown, "Snooze")) return { text, decision: "snooze", delayMs: thrown.delayMs };
-  return { text, decision: null, delayMs: 0 };
+  // the unit is available at once, and this does not count as a try
+  if (endedByStop(thrown, signal.reason)) return [{ text, decision: "snooze", delayMs: 0 }, null];
+  if (isDecision(thrown, "Retry")) {
+    const left = thrown.data === undefined ? null : encodeData(thrown.data, unlimited);
+    return [{ text, decision: "retry", delayMs: thrown.delayMs }, left];
+  }
+  if (isDecision(thrown, "Snooze")) return [{ text, decision: "snooze", delayMs: thrown.delayMs }, null];
+  return [{ text, decision: null, delayMs: 0 }, null];
 }
 
 /** The verbs that attempt handles need: one returns the rows of the run, the other settles. All others are refused. */

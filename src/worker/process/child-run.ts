@@ -30,6 +30,7 @@ import {
   thrownError,
   type AnswerHead,
   type ProgressHead,
+  signalHead,
   type SettleHead,
   type TaskFailure,
 } from "./messages.ts";
@@ -115,12 +116,12 @@ class ChildRun {
   async run(child: Child, group: readonly Attempt[]): Promise<Outcome> {
     const { signal, expired, log } = this.#context;
     const pleaseStop = (): void => {
-      child.send({ head: { kind: "signal" }, data: [] });
+      child.send({ head: signalHead("signal", signal), data: [] });
       if (this.#host.endsWithWorker && workerStops(signal))
         void child.stop("stopped", "was stopped with its worker", this.#host.graceMs);
     };
     const giveUp = (): void => {
-      child.send({ head: { kind: "expired" }, data: [] });
+      child.send({ head: signalHead("expired", expired), data: [] });
       void child.stop("expired", jobExpired, this.#host.graceMs);
     };
     signal.addEventListener("abort", pleaseStop);

@@ -34,6 +34,7 @@ import {
   type LogLineInput,
 } from "../../core/index.ts";
 import { Fail, Retry, Snooze } from "../outcome.ts";
+import { isStopCause, Stop, type StopCause } from "../stops.ts";
 import type { Head } from "./frame.ts";
 
 export type RunHead = {
@@ -67,6 +68,22 @@ export type ProgressHead = {
   readonly done?: number;
   readonly note?: string;
 };
+
+/** Asks the tasks of a child to end, or tells them that their attempts are given up, with the reason of the worker's signal. */
+export type SignalHead = {
+  readonly kind: "signal" | "expired";
+  readonly cause: StopCause;
+  readonly text: string;
+};
+
+export function signalHead(kind: SignalHead["kind"], { reason }: AbortSignal): SignalHead {
+  const { reason: cause, message } = reason instanceof Stop ? reason : new Stop("lost");
+  return { kind, cause, text: message };
+}
+
+export function readStop({ cause, text }: Head): Stop {
+  return new Stop(isStopCause(cause) ? cause : "lost", typeof text === "string" ? text : undefined);
+}
 
 export type RenewHead = { readonly kind: "renew"; readonly ref: number; readonly lifetimeMs?: number };
 

@@ -2,6 +2,8 @@
 import type { Attempt } from "../../objects/index.ts";
 import type { TaskLog } from "../log.ts";
 import { settleEach, settleReturned, settleThrown } from "../outcome.ts";
+import { endedByStop } from "../stops.ts";
+import { readable } from "../traceback.ts";
 import { Unit, type BulkContext, type UnitContext, type UnitTask } from "../task.ts";
 
 /** When the signal aborts, units that have not begun are released. Resolves when every unit is settled. */
@@ -25,8 +27,11 @@ export async function runUnits(
       try {
         const value = await work(new Unit(own, context.clock.now()), unitContext(own, context, logOf));
         if (own.status === "pending") settles.push(settleReturned(own, value));
-      } catch (error) {
-        if (own.status === "pending") settles.push(settleEach([own], () => settleThrown(own, error)));
+      } catch (thrown) {
+        const error = readable(thrown);
+        const settle = (): Promise<unknown> =>
+          endedByStop(error, signal.reason) ? own.release() : settleThrown(own, error);
+        if (own.status === "pending") settles.push(settleEach([own], settle));
       }
     }
   };

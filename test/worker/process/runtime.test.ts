@@ -92,6 +92,15 @@ describe("tasks in child processes", () => {
     expect(first).toMatchObject({ status: "retryable", data: { seen: true } });
   });
 
+  test("throw retry(ms, data) with data that cannot be stored fails the unit and says so", async () => {
+    const bench = openBench();
+    await bench.add("unsendable", [["a"]]);
+    await bench.work([await children()]);
+    expect((await bench.attempts("unsendable", "a"))[0]!.traceback).toBe(
+      'the result cannot be stored: Bad data: a function in "f" cannot be stored',
+    );
+  });
+
   test("have no store to ask", async () => {
     const bench = openBench();
     await bench.add("nosy", [["a"]]);
@@ -111,6 +120,20 @@ describe("tasks in child processes", () => {
     expect(await bench.attempts("polite", "a")).toMatchObject([
       { status: "retryable", data: { stopped: true } },
     ]);
+  });
+
+  test("that end because the worker stops give their units back, and this does not count as a try", async () => {
+    const bench = openBench();
+    for (const name of ["obeys", "allObey"])
+      await bench.add(name, [["a"]], { runtime: "node", max_retries: 1 });
+    const { worker, ended } = bench.start([await children({ processes: 2 })]);
+    for (const name of ["obeys", "allObey"])
+      await until(`${name} runs`, async () => (await bench.attempts(name, "a")).length === 1);
+    await worker.stop({ graceMs: 0 });
+    await ended;
+    expect(await bench.attempts("obeys", "a")).toMatchObject([{ status: "expired" }]);
+    expect(await bench.attempts("allObey", "a")).toMatchObject([{ status: "retryable" }]);
+    expect(worker.counts).toMatchObject({ failed: 0 });
   });
 
   test("a second stop ends them at once and gives their units back", async () => {

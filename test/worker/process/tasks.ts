@@ -1,6 +1,7 @@
 /** Tasks for child processes: good ones, and all kinds of misbehaviour. The data of a unit selects what its task does. */
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
 import { bulk, retry, type Unit, type UnitContext } from "../../../src/worker/index.ts";
 
 const kept: Buffer[] = [];
@@ -72,6 +73,21 @@ export const writes = async ({ name, attempt, data }: Unit, { log }: UnitContext
 export const polite = bulk(async (attempts, { signal }) => {
   await new Promise((resolve) => signal.addEventListener("abort", resolve));
   for (const attempt of attempts) await attempt.retry({ delayMs: 60_000, data: { stopped: true } });
+});
+
+/** Obeys its signal as a plain function and as a bulk task. */
+export const obeys = async (_unit: Unit, { signal }: UnitContext): Promise<void> => {
+  await sleep(60_000, null, { signal });
+};
+
+export const allObey = bulk(async (_attempts, { signal }) => {
+  await new Promise((resolve) => signal.addEventListener("abort", resolve));
+  signal.throwIfAborted();
+});
+
+/** Throws a decision that cannot be sent to the supervisor. */
+export const unsendable = bulk(() => {
+  throw retry(0, { f: () => 1 });
 });
 
 /** Reads its unit, which fails, because a child has no access to the store. */
