@@ -307,8 +307,8 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /**
-   * Settles many attempts with the same action, in one request per namespace and 1,000 attempts or 8 MiB of data. The attempts are independent:
-   * returns one answer per attempt, in order, with `error` set for refused ones, and does not throw for them.
+   * Settles many attempts with the same action, in one request per namespace and 1,000 attempts or 8 MiB of data. The attempts
+   * are independent: returns one answer per attempt, in order, with `error` set for refused ones, and does not throw for them.
    */
   static async settleAll(
     attempts: Iterable<Attempt>,

@@ -24,7 +24,8 @@ export type UnitResult =
 /**
  * Runs one unit. When the function returns, the unit is finished: a returned object becomes its data, no return value keeps the data.
  * When it throws, the retry policy decides whether the unit is retried or fails; `throw retry(ms)`, `fail(reason)` and `snooze(ms)`
- * override it. When it throws because the worker stops, the unit is given back and this does not count as a try. A unit that the function settled itself, through `unit.attempt`, is not settled again.
+ * override it. When it throws because the worker stops, the unit is given back and this does not count as a try. A unit that the
+ * function settled itself, through `unit.attempt`, is not settled again.
  *
  * A unit may run more than once.
  */
