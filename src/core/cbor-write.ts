@@ -84,6 +84,11 @@ class CborWriter {
         `${/^[AEIOU]/.test(value.constructor.name) ? "an" : "a"} ${value.constructor.name}`,
       );
     }
+    if (isUnfinished(value))
+      throw unsupported(
+        key,
+        value instanceof Promise ? "a promise (a missing await?)" : "an iterator or a generator",
+      );
     return this.#map(Object.entries(value), depthLeft);
   }
 
@@ -230,3 +235,10 @@ function unsupported(key: string, what: string): CoordinateError {
     `${what}${key === "" ? "" : ` in ${JSON.stringify(key)}`} cannot be stored`,
   );
 }
+
+/** Promises and iterators have no data of their own, and would be stored as `{}`. */
+export const isUnfinished = (value: object): boolean =>
+  value instanceof Promise ||
+  ((Symbol.iterator in value || Symbol.asyncIterator in value) &&
+    "next" in value &&
+    typeof value.next === "function");

@@ -12,7 +12,7 @@ import { Buffer } from "node:buffer";
 import { headEnd, major, majorOf } from "./cbor-head.ts";
 import { cborEntries, cborItemCount, checkCborMap } from "./cbor-item.ts";
 import { cborToJson, readCbor } from "./cbor-read.ts";
-import { cborMapHead, cborScalar, hasToJson, writeCbor } from "./cbor-write.ts";
+import { cborMapHead, cborScalar, hasToJson, isUnfinished, writeCbor } from "./cbor-write.ts";
 import type { CborBytes, Data, DataObject, JsonText } from "./data-value.ts";
 import { Float, Tuple, Uuid } from "./data-value.ts";
 import { describeValue } from "./describe-value.ts";
@@ -68,8 +68,8 @@ export function storedData(raw: string | Uint8Array): Data {
  *
  * As in JSON.stringify, `toJSON` is called (it must return the same when called twice), keys with an undefined value are
  * left out, undefined in an array becomes null. In addition, `Tuple`, `Uuid`, `Float`, bigint, Uint8Array (Buffer too),
- * NaN, infinities, -0 and Map keep their meaning, by way of CBOR. Functions, symbols, sets and other binary views are
- * refused, as are values that contain themselves.
+ * NaN, infinities, -0 and Map keep their meaning, by way of CBOR. Functions, symbols, sets, promises, iterators and
+ * other binary views are refused, as are values that contain themselves.
  */
 export function encodeData(value: unknown, limits: DataLimits = defaultDataLimits): Data {
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw notAnObject(value);
@@ -136,7 +136,8 @@ function isSpecial(value: object): boolean {
     value instanceof Map ||
     value instanceof Set ||
     ArrayBuffer.isView(value) ||
-    value instanceof ArrayBuffer
+    value instanceof ArrayBuffer ||
+    isUnfinished(value)
   );
 }
 

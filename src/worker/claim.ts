@@ -163,17 +163,16 @@ export class Claim {
     const { worker } = this;
     const attempts = this.undecided(run);
     const answers = await Promise.allSettled(attempts.map((attempt) => attempt.release()));
-    for (const answer of answers)
-      if (answer.status === "rejected")
+    const units: string[] = [];
+    answers.forEach((answer, i) => {
+      if (answer.status === "fulfilled") units.push(attempts[i]!.workUnitName);
+      else
         log.warn(
           { worker, workSpec: this.workSpec.name, err: answer.reason as unknown },
           "could not release a unit",
         );
-    reports.released(
-      worker,
-      this.workSpec.name,
-      attempts.map(({ workUnitName }) => workUnitName),
-    );
+    });
+    if (units.length > 0) reports.released(worker, this.workSpec.name, units);
   }
 
   // ---- settling

@@ -3,7 +3,15 @@ export { defineTask, type DefinedTask, type TypedTask, type TypedUnit } from "./
 export type { UnitEndEvent, UnitErrorEvent, UnitEvent, UnitsEvent, WorkerEvents } from "./events.ts";
 export { fail, Fail, retry, Retry, snooze, Snooze } from "./outcome.ts";
 export { environment, type Environment } from "./environment.ts";
-export { linesLogger, silentLogger, stderrLogger, type Log, type Logger, type TaskLog } from "./log.ts";
+export {
+  linesLogger,
+  silentLogger,
+  stderrLogger,
+  type Log,
+  type Logger,
+  type PlainLogger,
+  type TaskLog,
+} from "./log.ts";
 export { defaultConcurrency, type WorkerOptions } from "./options.ts";
 export { taskName, tasksRuntime, type Runtime, type Tasks } from "./runtime.ts";
 export { Stop, type StopCause } from "./stops.ts";

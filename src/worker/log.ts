@@ -17,12 +17,26 @@ export interface Logger {
   child(details: object): Logger;
 }
 
+/** A logger without `child`, such as `console`. */
+export type PlainLogger = Pick<Logger, Level>;
+
+/** Returns the logger, with a `child` of its own making if it has none: its lines then have their details as text. */
+export function withChild(log: Logger | PlainLogger): Logger {
+  if ("child" in log && typeof log.child === "function") return log;
+  return loggerTo((level, text, details) => log[level](withDetails(text, details)));
+}
+
 /** The default logger of a worker: writes warnings and errors to stderr, one line each, and nothing else. */
 export const stderrLogger: Logger = linesLogger((line) => void process.stderr.write(line), ["warn", "error"]);
 
 export const silentLogger: Logger = linesLogger(() => undefined, []);
 
-type Level = "debug" | "info" | "warn" | "error";
+const levels = ["debug", "info", "warn", "error"] as const;
+export type Level = (typeof levels)[number];
+
+/** The first method that a logger lacks; null when it has all but `child`, which it need not have. */
+export const missingMethod = (log: object): Level | null =>
+  levels.find((level) => typeof (log as Partial<Record<Level, unknown>>)[level] !== "function") ?? null;
 
 /** Passes each line to `write`, with `base` and the details of its own. */
 export function loggerTo(

@@ -12,7 +12,7 @@ import {
   type Random,
 } from "../core/index.ts";
 import { isDefined, type DefinedTask } from "./define-task.ts";
-import { stderrLogger, type Logger } from "./log.ts";
+import { missingMethod, stderrLogger, withChild, type Logger, type PlainLogger } from "./log.ts";
 import { taskRuntimeNames, tasksRuntime, type Runtime, type Tasks } from "./runtime.ts";
 import { isTask, type Task } from "./task.ts";
 
@@ -61,7 +61,8 @@ export interface WorkerOptions {
   /** After `stop()`, tasks may run this long before their signal is aborted; 10 s by default. */
   graceMs?: number;
 
-  log?: Logger;
+  /** For example a pino logger, or `console`. */
+  log?: Logger | PlainLogger;
   /** More data to send with every check-in, besides that of host and process. */
   environment?: object;
   /** Unhandled rejections in tasks: "log" logs them (default); "leave" leaves them to Node, which ends the process. */
@@ -139,7 +140,6 @@ export function readOptions(options: WorkerOptions): WorkerSettings {
     throw bad("options", `expected an object such as { tasks: { … } }, got ${describeValue(options)}`);
   checkOptions("a worker", options, known);
   const random = options.random ?? systemRandom;
-  const log = options.log ?? stderrLogger;
   return {
     name: options.name ?? `${hostname()}-${process.pid}-${random().toString(36).slice(2, 8)}`,
     parent: options.parent ?? null,
@@ -148,9 +148,9 @@ export function readOptions(options: WorkerOptions): WorkerSettings {
     maxAttempts: count("maxAttempts", options.maxAttempts, 1000, 1),
     lifetimeMs: span("lifetimeMs", options.lifetimeMs, defaultLifetimeMs, 1),
     renewForMs: span("renewForMs", options.renewForMs, 0, 0),
-    workSpecs: options.workSpecs ?? [],
+    workSpecs: list("workSpecs", options.workSpecs, "names of work specs"),
     availableGb: span("availableGb", options.availableGb, 0, 0),
-    labels: readLabels(options.labels ?? []),
+    labels: readLabels(list("labels", options.labels, "labels")),
     ahead: options.ahead ?? true,
     holdMs: span("holdMs", options.holdMs, 800, 1),
     gatherMs: span("gatherMs", options.gatherMs, 0, 0),
@@ -158,7 +158,7 @@ export function readOptions(options: WorkerOptions): WorkerSettings {
     pollMs: span("pollMs", options.pollMs, 1000, 1),
     heartbeatMs: span("heartbeatMs", options.heartbeatMs, 15_000, 1),
     graceMs: span("graceMs", options.graceMs, 10_000, 0),
-    log,
+    log: readLog(options.log ?? stderrLogger),
     environment: options.environment ?? {},
     unhandledRejections: options.unhandledRejections ?? "log",
     clock: options.clock ?? systemClock(),
@@ -166,7 +166,25 @@ export function readOptions(options: WorkerOptions): WorkerSettings {
   };
 }
 
-function readRuntimes({ tasks: given, taskRuntimes, runtimes = [] }: WorkerOptions): readonly Runtime[] {
+function readLog(log: Logger | PlainLogger): Logger {
+  if (typeof log !== "object" && typeof log !== "function")
+    throw bad("log", `expected a logger such as console, got ${describeValue(log)}`);
+  const missing = missingMethod(log);
+  if (missing !== null) throw bad("log", `expected debug, info, warn and error; ${missing} is missing`);
+  return withChild(log);
+}
+
+/** Checks that a JavaScript caller gave a list, and not, for example, a single name. */
+function list<Item>(option: string, given: readonly Item[] | undefined, what: string): readonly Item[] {
+  const items: unknown = given ?? [];
+  if (!Array.isArray(items)) throw bad(option, `expected a list of ${what}, got ${describeValue(items)}`);
+  return items as Item[];
+}
+
+function readRuntimes(options: WorkerOptions): readonly Runtime[] {
+  const { tasks: given } = options;
+  const runtimes = list("runtimes", options.runtimes, "runtimes");
+  const taskRuntimes = options.taskRuntimes && list("taskRuntimes", options.taskRuntimes, "names");
   const tasks = given === undefined ? undefined : tasksByName(given);
   const isEmpty = tasks === undefined || Object.keys(tasks).length === 0;
   if (isEmpty && runtimes.length === 0)

@@ -479,6 +479,8 @@ describe("encodeData", () => {
     [{ f: () => 1 }, /a function in "f" cannot be stored/],
     [{ a: [Symbol("x")] }, /a symbol in "0" cannot be stored/],
     [{ s: new Set([1]) }, /a Set in "s" cannot be stored/],
+    [{ p: Promise.resolve(1) }, /a promise \(a missing await\?\) in "p" cannot be stored/],
+    [{ i: new Map().keys() }, /an iterator or a generator in "i" cannot be stored/],
     [{ s: new Float64Array(1) }, /a Float64Array in "s" cannot/],
     [{ s: new ArrayBuffer(1) }, /an ArrayBuffer in "s" cannot/],
     [{ m: new Map([[{}, 1]]) }, /a key that is an object/],

@@ -350,6 +350,29 @@ it("sends nothing after it has stopped, also when a task ends with an error afte
   assert.deepEqual(sent, ["error"]);
 });
 
+it("does not report a unit as given back when it was deleted before", async () => {
+  const t = bench();
+  await t.ns.setWorkSpec({ name: "s" });
+  await t.ns.workSpec("s").addWorkUnits([["u"]]);
+  const begun = gate();
+  const worker = t.start({
+    tasks: {
+      s: async (_unit, { signal }) => {
+        begun.open();
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        signal.throwIfAborted();
+      },
+    },
+  });
+  await begun.promise;
+  await t.ns.workSpec("s").deleteWorkUnits({ all: true });
+  const stopping = worker.stop({ graceMs: 0 });
+  await t.advance(0);
+  await stopping;
+  assert.equal(worker.counts.released, 0);
+  assert.equal(t.events.filter(({ type }) => type === "lost").length, 1);
+});
+
 describe("errors in user code", () => {
   it("a listener that throws is logged and ends nothing", async () => {
     const t = bench();

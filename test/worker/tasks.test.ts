@@ -227,6 +227,30 @@ describe("what a task is given", () => {
     logger.child({ a: 1 }).warn({ b: 2 }, "said");
   });
 
+  it("the console is a logger, although it has no `child`", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "u");
+    const lines: string[] = [];
+    const write = (line: string): void => void lines.push(line);
+    const log: Pick<Console, "debug" | "info" | "warn" | "error"> = {
+      ...console,
+      debug: () => undefined,
+      info: () => undefined,
+      warn: write,
+      error: write,
+    };
+    t.start({
+      log,
+      tasks: {
+        s: (_unit, context) => {
+          context.log.warn({ page: 4 }, "slow");
+        },
+      },
+    });
+    await ended(t, "s", "u");
+    assert.match(lines[0] ?? "", /^slow \{"worker":"w\/1","workSpec":"s","page":4\}$/);
+  });
+
   it("the logger of lines writes a line, whatever it is given", () => {
     const lines: string[] = [];
     const circle: { self?: unknown } = {};
@@ -401,12 +425,25 @@ describe("a plain function", () => {
 
   it("a result that cannot be stored fails the unit and says so", async () => {
     const t = bench();
-    await add(t, { name: "s" }, "function", "list", "text");
-    const results: Record<string, unknown> = { function: { f: () => 1 }, list: [1], text: "done" };
+    await add(t, { name: "s" }, "function", "promise", "generator", "list", "text");
+    const results: Record<string, unknown> = {
+      function: { f: () => 1 },
+      promise: { p: Promise.resolve(1) },
+      generator: (function* () {
+        yield 1;
+      })(),
+      list: [1],
+      text: "done",
+    };
     t.start({ tasks: { s: ({ name }) => results[name] as object } });
     await ended(t, "s", "text");
     for (const [name, traceback] of [
       ["function", 'the result cannot be stored: Bad data: a function in "f" cannot be stored'],
+      [
+        "promise",
+        'the result cannot be stored: Bad data: a promise (a missing await?) in "p" cannot be stored',
+      ],
+      ["generator", "the result cannot be stored: Bad data: an iterator or a generator cannot be stored"],
       ["list", "the task returned an array; expected an object or nothing"],
       ["text", "the task returned a string; expected an object or nothing"],
     ] as const) {
@@ -774,6 +811,31 @@ describe("settling", () => {
 describe("options", () => {
   const task: Task = () => undefined;
   const refused: [string, object, RegExp][] = [
+    [
+      "a work spec that is not in a list",
+      { tasks: { a: task }, workSpecs: "a" },
+      /workSpecs: expected a list of names of work specs, got "a"/,
+    ],
+    [
+      "a label that is not in a list",
+      { tasks: { a: task }, labels: "gpu" },
+      /labels: expected a list of labels/,
+    ],
+    [
+      "a runtime that is not in a list",
+      { runtimes: tasksRuntime({}) },
+      /runtimes: expected a list of runtimes/,
+    ],
+    [
+      "a logger that lacks a level",
+      { tasks: { a: task }, log: { info: () => undefined } },
+      /log: expected debug, info, warn and error; debug is missing/,
+    ],
+    [
+      "a logger that is no object",
+      { tasks: { a: task }, log: true },
+      /log: expected a logger such as console/,
+    ],
     ["no tasks", {}, /tasks: a worker needs at least one task/],
     ["an empty object of tasks", { tasks: {} }, /tasks: a worker needs at least one task/],
     ["tasks that are a function", { tasks: task }, /tasks: expected functions by name/],

@@ -128,7 +128,7 @@ describe("tasks in child processes", () => {
       await bench.add(name, [["a"]], { runtime: "node", max_retries: 1 });
     const { worker, ended } = bench.start([await children({ processes: 2 })]);
     for (const name of ["obeys", "allObey"])
-      await until(`${name} runs`, async () => (await bench.attempts(name, "a")).length === 1);
+      await until(`${name} runs`, () => bench.lines.join("").includes(`${name} has begun`));
     await worker.stop({ graceMs: 0 });
     await ended;
     expect(await bench.attempts("obeys", "a")).toMatchObject([{ status: "expired" }]);

@@ -76,11 +76,13 @@ export const polite = bulk(async (attempts, { signal }) => {
 });
 
 /** Obeys its signal as a plain function and as a bulk task. */
-export const obeys = async (_unit: Unit, { signal }: UnitContext): Promise<void> => {
+export const obeys = async (_unit: Unit, { signal, log }: UnitContext): Promise<void> => {
+  log.info("obeys has begun");
   await sleep(60_000, null, { signal });
 };
 
-export const allObey = bulk(async (_attempts, { signal }) => {
+export const allObey = bulk(async (_attempts, { signal, log }) => {
+  log.info("allObey has begun");
   await new Promise((resolve) => signal.addEventListener("abort", resolve));
   signal.throwIfAborted();
 });
