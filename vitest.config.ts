@@ -5,6 +5,7 @@ import { SkippedReporter } from "./test/skipped-reporter.ts";
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
+    globalSetup: "test/temporary-files.ts",
     // Processes rather than threads: native drivers, child processes and signals behave as they do in production.
     pool: "forks",
     // More than two cores can do at once: many tests wait for processes, time and disks.

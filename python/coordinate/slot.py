@@ -325,7 +325,7 @@ class ThreadSlot(Slot, Port):
             elif reason == "stopped":
                 held.over = True
                 self.abandoned = True
-                self._worker_run.settler.settle(Change(held.attempt.id, "expire"), held)
+                self._worker_run.settler.settle(Change(held.attempt.id, "expire", untried=True), held)
 
 
 # ---- in child processes
@@ -446,7 +446,7 @@ class ProcessSlot(Slot):
                 self.blame(batch, held, batch.too_late, "expired")
             elif reason == "stopped":
                 held.over = True
-                self._worker_run.settler.settle(Change(held.attempt.id, "expire"), held)
+                self._worker_run.settler.settle(Change(held.attempt.id, "expire", untried=True), held)
             elif reason is None and len(running) == 1:
                 self.blame(batch, held, text)
             else:

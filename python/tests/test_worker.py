@@ -418,7 +418,7 @@ class TestProgram:
 
     def test_a_second_signal_gives_everything_back(self, ns, program, kind, tmp_path):
         file = tmp_path / "f"
-        spec = add(ns, "slow", [("a", {"file": str(file)})])
+        spec = add(ns, "slow", [("a", {"file": str(file)})], max_retries=1)
         worker = program(kind)
         until("it began", file.exists)
         worker.process.terminate()
@@ -428,6 +428,7 @@ class TestProgram:
         worker.end()
         assert time.monotonic() - start < 8
         assert spec.work_unit("a").status == "available"
+        assert len(ns.worker("next").request_attempts()) == 1, "the only try is used up"
 
     def test_an_operator_stops_it(self, ns, program, kind):
         worker = program(kind)

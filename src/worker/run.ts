@@ -73,11 +73,10 @@ export class Run {
     this.onGone();
   }
 
-  /** Like `end`, and expires the open attempts at once so that other workers can claim the units. */
+  /** Like `end`, and gives the open attempts back at once, so that other workers can claim the units. */
   async abandon(reason: Stop): Promise<void> {
-    const open = this.claim.undecided(this);
     this.end(reason);
-    await Promise.allSettled(open.map((attempt) => attempt.expire()));
+    await this.release();
     await this.#settled();
   }
 

@@ -115,7 +115,7 @@ export class Slot {
     for (const run of this.running()) run.signal(reason);
   }
 
-  /** Stops the slot, tells its tasks that their attempts are given up, expires the open attempts, and does not wait for the tasks. */
+  /** Stops the slot, tells its tasks that their attempts are given up, gives their units back, and does not wait for the tasks. */
   async abandon(reason: Stop): Promise<void> {
     this.set("stop");
     await Promise.all([...this.running()].map((run) => run.abandon(reason)));

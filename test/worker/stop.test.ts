@@ -163,6 +163,7 @@ describe("stop", () => {
   it("a second time is at once: the task is told, what it holds is given back, nobody waits for it", async () => {
     const t = bench();
     const { worker, running, context } = await held(t);
+    await t.ns.workSpec("s").setMeta({ maxRetries: 1 });
     void worker.stop();
     await turns();
     assert.equal(context.signal.aborted, false);
@@ -172,6 +173,13 @@ describe("stop", () => {
     assert.equal(context.expired.aborted, true);
     assert.equal(await t.status("s", "a"), "available");
     assert.equal(await t.status("s", "b"), "available");
+    // the only try is not used up
+    const next = await t.ns.worker("next").requestAttempts({ number: 2 });
+    assert.deepEqual(
+      next.map(({ workUnitName }) => workUnitName),
+      ["a", "b"],
+    );
+    assert.equal(worker.counts.released, 2);
     assert.equal((await t.ns.worker("w").state()).active, false);
     assert.equal(t.clock.waiting, 0);
   });

@@ -123,7 +123,7 @@ async function runUnit(
   const result = await runCommand(program, input, limits, { signal, expired }, keepLine);
   if (result.exit.code === 0 && result.exit.cause === "exited")
     return () => orFail(attempt, attempt.finish(finishedData(attempt, result)));
-  if (result.exit.cause === "stopped") return () => attempt.expire();
+  if (result.exit.cause === "stopped") return () => attempt.release();
   const reason = result.exit.cause === "expired" ? ({ reason: "expired" } as const) : {};
   const data = failedData(attempt, result, spec.command[0]);
   // no retry: it would exceed the memory limit again

@@ -195,10 +195,11 @@ class ChildRun {
     await this.#each(attempts, (attempt) => settleThrown(attempt, thrown));
   }
 
-  /** Gives attempts back when there is no child to run them. Those that have not begun are released: they do not count as a try. */
+  /** Gives attempts back when there is no child to run them. It counts as a try if they have begun and the worker goes on. */
   async giveBack(attempts: readonly Attempt[]): Promise<void> {
+    const stops = workerStops(this.#context.signal);
     await this.#each(this.open(attempts), (attempt) =>
-      this.#begun.has(attempt.id) ? attempt.expire() : attempt.release(),
+      this.#begun.has(attempt.id) && !stops ? attempt.expire() : attempt.release(),
     );
   }
 

@@ -174,11 +174,12 @@ describe("a command", () => {
     expect(memory).toBeGreaterThan(100 * 1024 * 1024);
   });
 
-  test("is ended when its worker stops, and its unit given back", async () => {
+  test("is ended when its worker stops, its unit is given back, and this does not count as a try", async () => {
     const bench = openBench();
     const file = path.join(directory, "stop");
     await bench.add("spec", [["a"]], {
       runtime: "command",
+      max_retries: 1,
       command: ["sh", "-c", `echo $$ > ${file}; sleep 600`],
     });
     const { worker, ended } = bench.start([commandRuntime({ graceMs: 300 })]);
@@ -186,6 +187,7 @@ describe("a command", () => {
     await worker.stop({ graceMs: 0 });
     await ended;
     expect(await bench.attempts("spec", "a")).toMatchObject([{ status: "expired" }]);
+    expect(await bench.namespace.worker("next").requestAttempts()).toHaveLength(1);
     expect(isAlive(Number(readFileSync(file, "utf8")))).toBe(false);
   });
 

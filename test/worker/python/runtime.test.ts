@@ -320,15 +320,17 @@ describe("a Python child", () => {
     expect(readFileSync(file, "utf8")).toBe("cleaned a");
   });
 
-  test("is ended when its worker stops, and its unit given back", async () => {
+  test("is ended when its worker stops, its unit is given back, and this does not count as a try", async () => {
     const bench = openBench();
     const file = path.join(directory, "stop");
-    await bench.add("spec", [["a", { file }]], job("sleeps", { terminate_function: "cleans_up" }));
+    const rules = { terminate_function: "cleans_up", max_retries: 1 };
+    await bench.add("spec", [["a", { file }]], job("sleeps", rules));
     const { worker, ended } = bench.start([await python()]);
     await until("the job runs", () => existsSync(file));
     await worker.stop({ graceMs: 0 });
     await ended;
     expect(await bench.attempts("spec", "a")).toMatchObject([{ status: "expired" }]);
+    expect(await bench.namespace.worker("next").requestAttempts()).toHaveLength(1);
     expect(readFileSync(file, "utf8")).toBe("cleaned a");
   });
 });
