@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from .data import to_wire
+from .data import dump_json, to_wire
 from .errors import BadArgument
 from .protocol import LONGEST_WAIT
 from .rows import camel, to_ms
@@ -17,7 +17,10 @@ NewUnit = Union[str, Sequence[Any], Mapping[str, Any]]
 NewUnits = Union[Mapping[str, Optional[Mapping[str, Any]]], Iterable[NewUnit]]
 
 KEEP: Any = object()
-BATCH = 1000
+
+#: The most items of a request, and the most characters of their data. A daemon accepts 32 MiB.
+_ITEMS = 1000
+_LENGTH = 16 * 1024 * 1024
 
 _SPANS = {"wait", "lifetime", "delay", "deadline", "expires", "timeout", "interval", "debounce", "throttle", "last"}
 _TIMES = {"not_before", "next_continuous", "last_update", "expiration", "ended_since", "from", "to"}
@@ -128,13 +131,21 @@ def pairs(units: NewUnits) -> Iterable[NewUnit]:
     return units.items() if isinstance(units, Mapping) else units
 
 
-def in_batches(units: Iterable[NewUnit], **others: Optional[str]) -> Iterator[List[Dict[str, Any]]]:
+def in_batches(bodies: Iterable[Dict[str, Any]]) -> Iterator[List[Dict[str, Any]]]:
+    """The units or changes of each request: small enough for the daemon, unless the data of one is too long by itself."""
     batch: List[Dict[str, Any]] = []
-    for unit in units:
-        batch.append(unit_body(unit, **others))
-        if len(batch) == BATCH:
+    length = 0
+    for body in bodies:
+        data = body.get("data")
+        own = 0 if data is None else len(data) if isinstance(data, str) else len(dump_json(data))
+        if batch and length + own > _LENGTH:
             yield batch
-            batch = []
+            batch, length = [], 0
+        batch.append(body)
+        length += own
+        if len(batch) == _ITEMS:
+            yield batch
+            batch, length = [], 0
     if batch:
         yield batch
 

@@ -31,7 +31,6 @@ from typing import (
 )
 
 from .arguments import (
-    BATCH,
     KEEP,
     Change,
     NewUnit,
@@ -292,10 +291,9 @@ class Namespace(Handle[M]):
     @operation
     async def settle_attempts(self, changes: Iterable[Change]) -> List[Settled]:
         """Settles attempts, each independently, in order. A refused change does not raise: its result has the `error`."""
-        all_changes = [change.body() for change in changes]
         settled: List[Settled] = []
-        for start in range(0, len(all_changes), BATCH):
-            rows = await self._scope.ask("settleAttempts", {"changes": all_changes[start : start + BATCH]})
+        for bodies in in_batches([change.body() for change in changes]):
+            rows = await self._scope.ask("settleAttempts", {"changes": bodies})
             settled.extend(read(Settled, row) for row in rows)
         return settled
 
@@ -683,7 +681,7 @@ class WorkSpec(Handle[M]):
     async def _add(self, units: NewUnits, on_conflict: Optional[str], batch: Optional[str], wait: float) -> Added:
         options = {**body_of(on_conflict=on_conflict), **_waiting(wait)}
         count = created = ignored = 0
-        for bodies in in_batches(pairs(units), batch=batch):
+        for bodies in in_batches(unit_body(unit, batch=batch) for unit in pairs(units)):
             added = await self._ask("addWorkUnits", {"units": bodies, **options}, wait)
             count += len(added)
             created += sum(1 for row in added if row["created"])

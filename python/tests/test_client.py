@@ -150,6 +150,15 @@ class TestWorkUnits:
         first = next(iter(spec.export_work_units()))  # a loop that is left early gives its connection back
         assert first.name == "l00000"
 
+    def test_more_data_than_a_request_may_have(self, ns, spec):
+        text = "x" * 2_000_000
+        added = spec.add_work_units(("u%02d" % i, {"text": text}) for i in range(20))
+        assert (added.count, added.created) == (20, 20)
+        attempts = ns.worker("w").request_attempts(20)
+        assert len(attempts) == 20
+        changes = [coordinate.Change(attempt.id, "finish", {"text": text + "y"}) for attempt in attempts]
+        assert [each.status for each in ns.settle_attempts(changes)] == ["finished"] * 20
+
     def test_a_load_that_is_refused_in_its_midst(self, ns, spec):
         units = [("ok%d" % i, {}) for i in range(10)] + [("x" * 5000, {})]
         with pytest.raises(coordinate.TooLarge, match="line"):

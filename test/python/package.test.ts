@@ -76,6 +76,7 @@ class Python {
   async pytest(backends: string, ...args: string[]): Promise<number> {
     const env = {
       PATH: process.env.PATH,
+      TMPDIR: process.env.TMPDIR,
       // bytecode next to the sources would be shipped, and without bytecode every worker process would compile the package again
       PYTHONPYCACHEPREFIX: path.join(this.environment, "bytecode"),
       TEST_DAEMON: `${process.execPath} ${executable("coordinated")}`,
