@@ -52,6 +52,10 @@ interface LaneClaimKind {
   ordered: boolean;
   limited: boolean;
   rated: boolean;
+  /** Whether attempts take places that others have left, and so begin no earlier than those ended. */
+  takesPlaces: boolean;
+  /** Whether the work spec has a `rate`. */
+  paced: boolean;
   noted: boolean;
 }
 
@@ -73,11 +77,15 @@ const begunIn = ({ ordered, limited }: LaneClaimKind): string =>
       WHERE u.id = ANY (ARRAY(${idsInLane("$1", "ring.lane")})) AND u.lane = ring.lane AND u.status = 3) b`
       : "";
 
+/** When the attempts begin. */
+const begins = "(SELECT at FROM begins)";
+
 /** A token bucket as in `partitions.ts` of core: `full` as `fillTime` and `tokensOf` read it. */
 const fillTime = (full: string): string =>
-  `least(greatest(${full}, $9::float8), $9 + $11::float8 * $10::float8)`;
-const tokens = (full: string): string => `floor($11 - (${fillTime(full)} - $9) / $10 + 1e-6)`;
-const nextToken = (full: string): string => `greatest($9, ceil(${fillTime(full)} - ($11 - 1) * $10 - 1e-6))`;
+  `least(greatest(${full}, ${begins}), ${begins} + $11::float8 * $10::float8)`;
+const tokens = (full: string): string => `floor($11 - (${fillTime(full)} - ${begins}) / $10 + 1e-6)`;
+const nextToken = (full: string): string =>
+  `greatest(${begins}, ceil(${fillTime(full)} - ($11 - 1) * $10 - 1e-6))`;
 
 /** Conditions on every lane `g`. */
 const mayServe = ({ ordered, limited, rated }: LaneClaimKind): string =>
@@ -99,14 +107,19 @@ const stateAfter = ({ ordered, limited, rated }: LaneClaimKind): string =>
 
 /**
  * $1 spec, $2 places, $3 now, $4 max retries, $5 workers, $6 lengths of their leases, $7 the first turn of each caller, $8 the
- * cursor, $9 when the attempts begin, $10 the time of a token and $11 the burst of `rate_per_partition`, $12
- * `max_running_per_partition`, $13 the bucket of the work spec's `rate` afterwards, $14 ids for the lease rows, $15 request ids.
- * A rule that the work spec does not have passes null.
+ * cursor, $9 when the attempts begin at the earliest, $10 the time of a token and $11 the burst of `rate_per_partition`, $12
+ * `max_running_per_partition`, $13 the bucket of the work spec's `rate` after units that begin at $9, $14 ids for the lease rows,
+ * $15 request ids. A rule that the work spec does not have passes null.
+ *
+ * The end of the last attempt is read here, in the snapshot in which the running units are counted: an attempt that ends between
+ * two statements of a claim frees a place, and the one that takes it begins no earlier.
  */
 const laneClaimStatement = (kind: LaneClaimKind): string => `
   WITH given_rules AS (SELECT $10::float8, $11::float8, $12::bigint${kind.noted ? "" : ", $15::bytea[]"}
   ), spec AS MATERIALIZED (
     SELECT s.id, s.namespace FROM @spec s WHERE s.id = $1
+  ), begins AS MATERIALIZED (
+    SELECT greatest($9::float8${kind.takesPlaces ? ", (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)" : ""}) AS at
   ), first AS MATERIALIZED (
     SELECT l.rank FROM @lane l WHERE l.spec = $1 AND l.state = 1 ORDER BY l.spec, l.rank, l.partition LIMIT 1
   ), ring AS MATERIALIZED (
@@ -124,7 +137,7 @@ const laneClaimStatement = (kind: LaneClaimKind): string => `
       ORDER BY w.at, w.key LIMIT g.share + 1
     ) w WINDOW lane AS (PARTITION BY g.number ORDER BY w.place, w.key)
   ), picked AS MATERIALIZED (
-    SELECT s.number, s.round, w.ctid AS waiting, u.id, u.attempts, u.tries, ${beginsAndWaits("$9::float8::bigint")},
+    SELECT s.number, s.round, w.ctid AS waiting, u.id, u.attempts, u.tries, ${beginsAndWaits(`${begins}::bigint`)},
       u.attempt_status IS NOT NULL OR coalesce(${isExhausted}, false)${kind.fair ? "" : " OR s.place <> s.rank"} AS odd
     FROM seen s JOIN @waiting w ON w.ctid = s.waiting JOIN @unit u ON ${isRow("u.id", "s.unit")}
     WHERE s.round <= s.share AND u.status = 0
@@ -152,7 +165,7 @@ const laneClaimStatement = (kind: LaneClaimKind): string => `
     WHERE l.ctid = h.row AND fit.plain
   ), turned AS (
     UPDATE @spec s SET cursor = (SELECT g.partition FROM lanes g ORDER BY g.share DESC, g.number DESC LIMIT 1), turn = 1,
-      full_at = $13::float8
+      full_at = $13::float8${kind.paced ? ` + ${begins} - $9` : ""}
     FROM fit WHERE s.id = $1 AND fit.plain
   ), ${dealt}, ${recorded(kind.noted)}${dealtAnswer("")}`;
 
@@ -185,13 +198,14 @@ export async function claimFromLanes(
   const [row] = await foldNotes(tx, spec, now, countsSql, [spec.namespaceId, requests]);
   const [available, pending, freed, repeated] = row as [number, number, number, string | null];
   if (repeated !== null) return null;
-  const takesPlace = maxRunning > 0 || maxRunningPerPartition > 0 || order !== "" || hasRate(rate);
-  const begins = takesPlace ? Math.max(now, freed) : now;
+  const paced = hasRate(rate);
+  const takesPlaces = maxRunning > 0 || maxRunningPerPartition > 0 || order !== "" || paced;
+  const earliest = takesPlaces ? Math.max(now, freed) : now;
   const places = Math.min(
     claims.reduce((sum, { limit }) => sum + limit, 0),
     available,
     maxRunning > 0 ? maxRunning - pending : Infinity,
-    tokensOf(rate, spec.full, begins),
+    tokensOf(rate, spec.full, earliest),
   );
   if (places <= 0) return null;
   const starts: number[] = [];
@@ -206,6 +220,8 @@ export async function claimFromLanes(
     ordered: order !== "",
     limited: maxRunningPerPartition > 0,
     rated,
+    takesPlaces,
+    paced,
     noted: claims.some(({ requestId }) => requestId !== null),
   };
   const rows = await tx.rows(laneClaimSql(kind), [
@@ -213,10 +229,10 @@ export async function claimFromLanes(
     byteas(claims.map(({ worker }) => nameToBytes(worker))),
     int8s(claims.map(({ lifetimeMs }) => lifetimeMs)),
     int8s(starts),
-    ...[nameToBytes(spec.cursor), begins],
+    ...[nameToBytes(spec.cursor), earliest],
     ...(rated ? [tokenMs(ratePerPartition), burstOf(ratePerPartition)] : [null, null]),
     maxRunningPerPartition,
-    takeTokens(rate, spec.full, begins, places),
+    takeTokens(rate, spec.full, earliest, places),
     int8s(await allocate(places, tx)),
     requests,
   ]);

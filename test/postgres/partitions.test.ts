@@ -203,6 +203,44 @@ test.each([
   await engine.close();
 });
 
+test.each([
+  ["a limit of each partition", { max_running_per_partition: 2 }],
+  ["a limit of the work spec, by partition", { max_running: 2, fair: "partition" }],
+  ["a limit of the work spec", { max_running: 2 }],
+])(
+  "an attempt begins no earlier than the one whose place it takes ended: %s",
+  async (_, keys) => {
+    const database = await server.createDatabase();
+    // those who settle are ahead of the one who claims
+    const clocks = [0, 10_000, 20_000].map((ahead) => new ManualClock(1_000_000 + ahead));
+    const three = await Promise.all(
+      clocks.map(
+        async (clock) => new Engine(await openPostgres({ url: database, notify: false }), { clock }),
+      ),
+    );
+    const [claimer, ...settlers] = three;
+    await claimer!.setWorkSpecs("", [{ data: encodeData({ name: "s", ...keys }) }]);
+    await claimer!.addWorkUnits("", "s", units(1, 300));
+    let running: AttemptRow[] = [];
+    for (let round = 0; round < 150; round++) {
+      // attempts end while claims look for work: in some rounds one ends between two statements of a claim
+      const ends = running.map(async ({ id }, i) => {
+        clocks[1 + i]!.advance(20_000);
+        await settlers[i]!.settleAttempts("", [{ attempt: id, action: "finish" }]);
+      });
+      running = [];
+      while (running.length < 2)
+        running.push(...(await claimer!.requestAttempts("", { worker: "w", number: 2 - running.length })));
+      await Promise.all(ends);
+    }
+    const rows = await claimer!.listWorkUnits("", "s", { limit: 1000 });
+    const attempts = await Promise.all(rows.rows.map(({ name }) => claimer!.listUnitAttempts("", "s", name)));
+    expect(mostAtOnce(attempts.flat().filter(({ endTime }) => endTime > 0))).toBeLessThanOrEqual(2);
+    await Promise.all(three.map((engine) => engine.close()));
+  },
+  60_000,
+);
+
 test("the order within a partition is never broken, also over retries, expired leases and lost sessions", async () => {
   await set("order", { order: "partition" });
   await engines[1]!.addWorkUnits("order", "s", units(10, 12));
