@@ -29,6 +29,7 @@ import { IconShapes } from "./parts/icon.tsx";
 import { Trouble } from "./parts/text.tsx";
 import { go, useRoute, type PageName, type Route } from "./route.ts";
 import { Operations } from "./parts/operations.tsx";
+import { UndoBar, useUndo } from "./parts/undo.tsx";
 import { BottomTabs, Rail, titles, TopBar } from "./shell.tsx";
 
 const lazyPage = (load: () => Promise<{ default: ComponentType }>): ComponentType => lazy(load);
@@ -101,6 +102,7 @@ function Namespace(props: { route: Route; ns: string; session: Session; token: s
   // renders new data with low priority, so that the browser can handle keys and clicks in between
   const look = useDeferredValue(useLook(ns));
   const [shown, setShown] = useState<"palette" | "help" | null>(null);
+  const undo = useUndo();
   useFollow(ns, cache, token, takeCounts);
   useKeys(route, ns, {
     palette: () => setShown("palette"),
@@ -117,8 +119,9 @@ function Namespace(props: { route: Route; ns: string; session: Session; token: s
       changed: (...kinds) => {
         for (const kind of kinds) void cache.invalidateQueries({ queryKey: [kind, ns] });
       },
+      undo,
     }),
-    [ns, route, session, look, cache],
+    [ns, route, session, look, cache, undo],
   );
   useEffect(() => {
     const what = route.unit ?? route.spec;
@@ -140,7 +143,7 @@ const Drawn = memo(function Drawn(props: {
   here: Here;
   show: (what: "palette" | "help") => void;
 }): ReactNode {
-  const { route, ns, session, look } = props.here;
+  const { route, ns, session, look, undo } = props.here;
   const Page = pageOf[route.page];
   return (
     <div className="app">
@@ -159,6 +162,7 @@ const Drawn = memo(function Drawn(props: {
         <TopBar onFind={() => props.show("palette")} />
         <main id="main" tabIndex={-1}>
           {look.error !== null && <Trouble text={sayError(look.error)} />}
+          <UndoBar undo={undo} />
           {session.scopes.includes("read") ? (
             <ErrorBoundary key={`${route.page} ${route.spec ?? ""} ${route.unit ?? ""}`}>
               <Suspense fallback={null}>

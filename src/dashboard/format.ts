@@ -31,6 +31,12 @@ export const percent = (share: number): string => {
 export const plural = (number: number, word: string): string =>
   `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 
+/** A command for a namespace, ready to be pasted into a shell. */
+export const commandLine = (ns: string, ...words: readonly string[]): string =>
+  ["coordinate", ...(ns === "" ? [] : ["--namespace", ns]), ...words]
+    .map((word) => (/^[\w.:/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`))
+    .join(" ");
+
 /** Two units at most: 2 h 14 m, 52 s, 0.41 s. */
 export function duration(ms: number): string {
   const seconds = Math.max(0, ms) / 1000;

@@ -2,6 +2,7 @@
 import { createContext, use } from "react";
 import type { NamespaceLook } from "./data/look.ts";
 import type { Scope, Session } from "./data/session.ts";
+import type { Undo } from "./parts/undo.tsx";
 import type { Route } from "./route.ts";
 
 export interface Here {
@@ -12,6 +13,7 @@ export interface Here {
   readonly may: (scope: Scope) => boolean;
   /** Reads the data again that an action has changed. */
   readonly changed: (...kinds: string[]) => void;
+  readonly undo: Undo;
 }
 
 export const HereContext = createContext<Here | null>(null);

@@ -2,12 +2,12 @@
 import { useMemo, useState, type KeyboardEvent, type ReactNode } from "react";
 import { setToken } from "./data/connection.ts";
 import { live } from "./data/live.ts";
-import { setMeta } from "./data/specs.ts";
 import { useNamespaces } from "./data/workers.ts";
 import { nsTitle, visible } from "./format.ts";
 import { useHere } from "./here.ts";
 import { Dialog } from "./parts/dialog.tsx";
 import { Icon, type IconName } from "./parts/icon.tsx";
+import { isHeld, usePausing } from "./parts/pausing.ts";
 import { Name } from "./parts/text.tsx";
 import { go } from "./route.ts";
 import { useGroups } from "./shell.tsx";
@@ -39,7 +39,8 @@ function score(text: string, typed: string): number {
 const max = 12;
 
 export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () => void }): ReactNode {
-  const { ns, route, look, may, session, changed } = useHere();
+  const { ns, route, look, may, session } = useHere();
+  const pause = usePausing();
   const namespaces = useNamespaces();
   const groups = useGroups();
   const [typed, setTyped] = useState("");
@@ -64,23 +65,20 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
         run: () => go({ ns, page: "spec", spec: name }),
       })),
       ...(may("write")
-        ? specs.flatMap(({ name, meta }): Choice[] => [
+        ? specs.flatMap((spec): Choice[] => [
             {
-              key: `pause ${name}`,
+              key: `pause ${spec.name}`,
               icon: "paused",
-              text: `${meta.paused ? "Resume" : "Pause"} ${name}`,
+              text: `${isHeld(spec) ? "Resume" : "Pause"} ${spec.name}`,
               note: "action",
-              run: () =>
-                void setMeta(ns, name, { paused: !meta.paused }).then(() =>
-                  changed("specs", "counts", "explain"),
-                ),
+              run: () => pause(spec, !isHeld(spec)),
             },
             {
-              key: `add ${name}`,
+              key: `add ${spec.name}`,
               icon: "plus",
-              text: `Add units to ${name}`,
+              text: `Add units to ${spec.name}`,
               note: "action",
-              run: () => go({ ns, page: "units", spec: name, filters: { add: "1" } }),
+              run: () => go({ ns, page: "units", spec: spec.name, filters: { add: "1" } }),
             },
           ])
         : []),
@@ -110,7 +108,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
         ? [{ key: "out", icon: "x", text: "Sign out", note: "action", run: () => setToken(null) } as const]
         : []),
     ];
-  }, [ns, groups, look.specs, namespaces.data, may, session.secured, changed, onHelp]);
+  }, [ns, groups, look.specs, namespaces.data, may, session.secured, pause, onHelp]);
   const found = all
     .map((choice) => ({ choice, score: score(choice.text, typed) }))
     .filter((one) => one.score > 0)

@@ -119,12 +119,14 @@ export class RestClient extends VerbClient implements Coordinate {
   async *exportWorkUnits(
     ns: string,
     workSpec: string,
-    query: Omit<WorkUnitQuery, "names" | "limit"> = {},
+    query: Omit<WorkUnitQuery, "names" | "asAdded" | "limit"> = {},
   ): AsyncGenerator<WorkUnitRow> {
     const params = new URLSearchParams();
     for (const status of query.statuses ?? []) params.append("status", status);
     if (query.prefix !== undefined) params.set("prefix", nameToUrl(query.prefix));
     if (query.label !== undefined) params.set("label", nameToUrl(query.label));
+    if (query.error !== undefined) params.set("error", query.error);
+    if (query.endedSince !== undefined) params.set("endedSince", String(query.endedSince));
     if (query.previous !== undefined) params.set("previous", nameToUrl(query.previous));
     const path = `/v1/namespace/${nameToUrl(ns)}/work-spec/${nameToUrl(workSpec)}/work-units?${params.toString()}`;
     const answer = await this.#link.once({

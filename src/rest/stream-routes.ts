@@ -55,6 +55,10 @@ export const streamRoutes = (limits?: DataLimits): readonly Route[] => [
       status: shape.list(shape.text()),
       prefix: shape.text(),
       label: shape.text(),
+      error: shape.text({ description: "The fingerprint of a failure group" }),
+      endedSince: shape.text({
+        description: "Only units that ended then or later, in milliseconds since 1970",
+      }),
       previous: shape.text(),
     },
     answer: workUnitRow,
@@ -144,12 +148,16 @@ async function exportUnits(call: Call): Promise<undefined> {
   const statuses = call.query("status") as WorkUnitStatus[];
   const [prefix] = call.query("prefix");
   const [label] = call.query("label");
+  const [error] = call.query("error");
+  const [endedSince] = call.query("endedSince");
   const [previous] = call.query("previous");
   const query: WorkUnitQuery = {
     limit: rowsAtOnce,
     ...(statuses.length > 0 && { statuses }),
     ...(prefix !== undefined && { prefix: nameFromUrl(prefix) }),
     ...(label !== undefined && { label: nameFromUrl(label) }),
+    ...(error !== undefined && { error }),
+    ...(endedSince !== undefined && { endedSince: Number(endedSince) }),
   };
   const read = (after: string | undefined) =>
     large.turn(socket, () =>

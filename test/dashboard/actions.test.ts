@@ -276,6 +276,75 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     expect(problems).toEqual([]);
   });
 
+  test("exports the units of a failure group, and no others", { timeout }, async () => {
+    await fill(300, 250);
+    const failed = await stage.client.listFailures(ns, { workSpec: "parse" });
+    const { fingerprint } = failed.find(({ error }) => error.includes("odd"))!;
+    const { page } = await stage.open(`#/${ns}/units/parse?error=${fingerprint}`);
+    await page.getByText("125 matching, by name").waitFor();
+    await page.getByRole("checkbox", { name: "Select all on the screen" }).check();
+    await page.getByRole("button", { name: "Select all 125 matching units" }).click();
+    await page.getByRole("button", { name: "Export…" }).click();
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      dialog(page).getByRole("button", { name: "Export 125 units of parse" }).click(),
+    ]);
+    const lines = readFileSync(await download.path(), "utf8")
+      .trim()
+      .split("\n")
+      .map((line) => (JSON.parse(line) as { data: { traceback: string } }).data.traceback);
+    expect(lines).toHaveLength(125);
+    expect(lines.every((text) => text.startsWith("Error: odd"))).toBe(true);
+  });
+
+  test("a selection ends with its filter: nothing is changed that is not shown", { timeout }, async () => {
+    await fill(20, 6);
+    const { page } = await stage.open(`#/${ns}/units/parse?status=failed`);
+    const bar = page.getByRole("toolbar", { name: "Selected units" });
+    const select = async (name: string): Promise<void> => {
+      await page.getByRole("checkbox", { name: `Select ${name}` }).check();
+      await bar.waitFor();
+    };
+    await select("u00001");
+    await page.getByRole("link", { name: /^Available/ }).click();
+    await bar.waitFor({ state: "detached" });
+    await select("u00010");
+    await page.getByRole("textbox", { name: "Name begins with" }).fill("u0001");
+    await bar.waitFor({ state: "detached" });
+    await select("u00011");
+    await page.goBack();
+    await bar.waitFor({ state: "detached" });
+  });
+
+  test("the number of matches follows the units", { timeout }, async () => {
+    await fill(20);
+    const { page } = await stage.open(`#/${ns}/units/parse?label=eu`);
+    await page.getByText("20 matching, by name").waitFor();
+    await stage.client.deleteWorkUnits(ns, "parse", { names: ["u00001", "u00002"] });
+    await page.getByText("18 matching, by name").waitFor();
+  });
+
+  test("adds no more units once the dialog is closed", { timeout }, async () => {
+    await fill(1);
+    const { page } = await stage.open(`#/${ns}/units/parse?add=1`);
+    await page.route("**/add-work-units", async (route) => {
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      await route.continue();
+    });
+    const names = Array.from({ length: 20_000 }, (_, i) => `n${i}`).join("\n");
+    const file = { name: "names.txt", mimeType: "text/plain", buffer: Buffer.from(names) };
+    await dialog(page).locator("input[type=file]").setInputFiles(file);
+    await dialog(page).getByRole("button", { name: "Add 20,000 units" }).click();
+    await expect.poll(async () => (await counts()).available).toBeGreaterThan(1);
+    await dialog(page).getByRole("button", { name: "Cancel" }).click();
+    await dialog(page).waitFor({ state: "detached" });
+    await page.waitForTimeout(500);
+    const before = (await counts()).available;
+    expect(before).toBeLessThan(20_001);
+    await page.waitForTimeout(1000);
+    expect((await counts()).available).toBe(before);
+  });
+
   test("adds units by pasting, and says what is wrong with which line", { timeout }, async () => {
     await fill(1);
     const { page, problems } = await stage.open(`#/${ns}/units/parse`);
@@ -634,6 +703,122 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await page.getByRole("button", { name: "Release it and all below…" }).click();
     await dialog(page).getByRole("button", { name: "Release shard/3 and all below" }).click();
     await expect.poll(() => client.readLocks(ns, [["shard", "3"]])).toEqual([null]);
+  });
+
+  test("sorts by the column that is clicked, while the pointer is over the table", { timeout }, async () => {
+    const { client } = stage;
+    await client.setWorkSpecs(
+      ns,
+      ["a", "b", "c"].map((name) => ({ data: encodeData({ name }) })),
+    );
+    for (const [spec, number] of [
+      ["a", 1],
+      ["b", 3],
+      ["c", 2],
+    ] as const)
+      await client.addWorkUnits(
+        ns,
+        spec,
+        Array.from({ length: number }, (_, i) => ({ name: `u${i}`, notBefore: Date.now() + 3_600_000 })),
+      );
+    const { page } = await stage.open(`#/${ns}?sort=name`);
+    const table = page.getByRole("region", { name: "Work specs" });
+    const names = async (): Promise<string> =>
+      (await table.locator("tbody tr td:first-child").allInnerTexts()).join(" ");
+    await expect.poll(names).toMatch(/^a\W+b\W+c/);
+    await table.getByRole("link", { name: "Delayed" }).click();
+    await expect.poll(names, { timeout: 3000 }).toMatch(/^b\W+c\W+a/);
+  });
+
+  test(
+    "the palette pauses a work spec, says so where it can be undone, and says what failed",
+    { timeout },
+    async () => {
+      await fill();
+      const { page } = await stage.open(`#/${ns}`);
+      const choose = async (): Promise<void> => {
+        await page.keyboard.press("Control+k");
+        await dialog(page).getByRole("combobox").fill("pause parse");
+        await page.keyboard.press("Enter");
+      };
+      await page.getByRole("region", { name: "Work specs" }).waitFor();
+      await choose();
+      await expect.poll(async () => (await meta()).paused).toBe(true);
+      await page.getByRole("button", { name: "Undo" }).click();
+      await expect.poll(async () => (await meta()).paused).toBe(false);
+      await page.route("**/set-work-spec-meta", (route) => route.fulfill({ status: 500, body: "{}" }));
+      await expect
+        .poll(async () => (await page.getByRole("button", { name: "Undo" }).count()) === 0)
+        .toBe(true);
+      await choose();
+      await page.getByRole("alert").waitFor();
+      expect((await meta()).paused).toBe(false);
+    },
+  );
+
+  test(
+    "resuming a work spec that its breaker holds cannot be undone by pausing it",
+    { timeout },
+    async () => {
+      const { client } = stage;
+      await client.setWorkSpecs(ns, [
+        { data: encodeData({ name: "parse", breaker: { failures: 0.5, min: 2, pause: 3600 } }) },
+      ]);
+      await client.addWorkUnits(ns, "parse", [{ name: "a" }, { name: "b" }, { name: "c" }]);
+      const attempts = await client.requestAttempts(ns, { worker: "w", number: 2 });
+      await client.settleAttempts(
+        ns,
+        attempts.map(({ id }) => ({ attempt: id, action: "fail" })),
+      );
+      const { page } = await stage.open(`#/${ns}/spec/parse`);
+      await page.getByRole("button", { name: "Resume", exact: true }).click();
+      await page.getByText("parse resumed").waitFor();
+      expect(await page.getByRole("button", { name: "Undo" }).count()).toBe(0);
+      expect((await meta()).paused).toBe(false);
+    },
+  );
+
+  test("shows the newest jobs when there are more than it reads", { timeout }, async () => {
+    const { client } = stage;
+    await client.setWorkSpecs(ns, [{ data: encodeData({ name: "jobs", runtime: "jobs" }) }]);
+    const now = Date.now();
+    const id = (i: number): string => {
+      const hex = (now - (1200 - i) * 20_000).toString(16).padStart(12, "0");
+      return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-${String(i).padStart(12, "0")}`;
+    };
+    const units = Array.from({ length: 1200 }, (_, i) => ({
+      name: id(i),
+      data: encodeData({ job: `number ${i}`, action: "x" }),
+    }));
+    await client.addWorkUnits(ns, "jobs", units);
+    const { page } = await stage.open(`#/${ns}/jobs`);
+    const rows = page.getByRole("region", { name: "Jobs" }).locator("tbody tr");
+    await expect.poll(() => rows.first().innerText()).toContain("number 1199");
+    expect(await rows.count()).toBeGreaterThanOrEqual(250);
+  });
+
+  test.each(["all", "what-if"])("a namespace and a work spec may be named %s", { timeout }, async (name) => {
+    const { client } = stage;
+    await client.setWorkSpecs(name, [{ data: encodeData({ name }) }]);
+    await client.addWorkUnits(name, name, [{ name: "a" }]);
+    await client.updateWorkers(name, [{ name: "box", active: true, mode: "run" }]);
+    const { page, problems } = await stage.open(`#/${name}`);
+    for (const where of ["", "/workers", `/spec/${name}`, "/what-if", `/spec/${name}`, "/workers"]) {
+      await page.goto(`${stage.url}/#/${name}${where}`);
+      await page.locator("main h1").first().waitFor({ state: "attached" });
+      await page.waitForTimeout(300);
+      expect(await page.locator("main").innerText()).not.toContain("could not be displayed");
+    }
+    expect(problems).toEqual([]);
+  });
+
+  test("a namespace whose units are all gone still shows its work specs", { timeout }, async () => {
+    const { client } = stage;
+    await client.setWorkSpecs(ns, [
+      { data: encodeData({ name: "nightly", schedule: { cron: "0 3 29 2 *" } }) },
+    ]);
+    const { page } = await stage.open(`#/${ns}`);
+    await page.getByRole("region", { name: "Work specs" }).getByText("nightly").waitFor();
   });
 
   test("an empty namespace shows the steps, and checks each off when it is done", { timeout }, async () => {

@@ -501,6 +501,9 @@ describe.skipIf(noBrowser !== "")(`signing in${whySkipped(noBrowser)}`, () => {
     expect(await findings(page)).toEqual([]);
     await signIn(page, "cjt_aaaaaaaaaaaa_wrong");
     await page.getByRole("alert").waitFor();
+    // copied from a chat, with an invisible character: it could not even be sent
+    await signIn(page, "cjt_\u200baaaaaaaaaaaa_wrong");
+    await page.getByRole("alert").getByText("Copy it again").waitFor();
     await signIn(page, writer);
     await drawn(page);
     await page.reload();

@@ -282,6 +282,37 @@ describe("streams", () => {
     expect(some).toBe(49);
   });
 
+  test("an export of a failure group, or of what ended lately, has no other units", async () => {
+    const { client } = await serve();
+    const names = ["a", "b", "c", "d"];
+    await client.addWorkUnits(
+      "n",
+      "s",
+      names.map((name) => ({ name })),
+    );
+    const attempts = await client.requestAttempts("n", { worker: "w", number: 3 });
+    await client.settleAttempts(
+      "n",
+      attempts.map(({ id, workUnit }) => ({
+        attempt: id,
+        action: "fail",
+        data: encodeData({ traceback: workUnit === "b" ? "Error: odd" : "Error: even" }),
+      })),
+    );
+    const exported = async (query: Parameters<typeof client.exportWorkUnits>[2]): Promise<string[]> => {
+      const found: string[] = [];
+      for await (const { name } of client.exportWorkUnits("n", "s", query)) found.push(name);
+      return found;
+    };
+    const [{ fingerprint } = { fingerprint: "" }] = (await client.listFailures("n", { workSpec: "s" })).filter(
+      ({ error }) => error === "Error: odd",
+    );
+    expect(await exported({ error: fingerprint })).toEqual(["b"]);
+    expect(await exported({ endedSince: 1 })).toEqual(["a", "b", "c"]);
+    const query = client.exportWorkUnits("n", "s", { endedSince: Number.NaN });
+    expect(await code(query.next())).toBe("bad_argument");
+  });
+
   test("a bad line stops a load; those before it stay, and the error names it", async () => {
     const { client, listener } = await serve();
     const lines = ['{"name":"a"}', "", '{"name":"b"}', '{"name":5}', '{"name":"c"}'].join("\n");

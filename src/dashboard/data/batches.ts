@@ -18,6 +18,9 @@ export function useBatches(ns: string): UseQueryResult<{ rows: BatchRow[]; more:
   });
 }
 
+/** Requests at a time: there may be hundreds of work specs, and a browser has six connections. */
+const atOnce = 4;
+
 /** The counts of a batch by work spec, found by its label; work specs without any are left out. */
 export function useBatchUnits(
   ns: string,
@@ -25,12 +28,18 @@ export function useBatchUnits(
   specs: readonly string[],
 ): UseQueryResult<{ spec: string; counts: Tally }[]> {
   return useQuery({
-    queryKey: ["batches", ns, "units", batch, specs.length],
-    queryFn: async () => {
+    queryKey: ["batchUnits", ns, batch, specs],
+    queryFn: async ({ signal }) => {
       const label = batchLabel(batch);
-      const counted = await Promise.all(
-        specs.map(async (spec) => ({ spec, counts: await client.countWorkUnits(ns, spec, { label }) })),
-      );
+      const counted: { spec: string; counts: Tally }[] = [];
+      for (let at = 0; at < specs.length && !signal.aborted; at += atOnce)
+        counted.push(
+          ...(await Promise.all(
+            specs
+              .slice(at, at + atOnce)
+              .map(async (spec) => ({ spec, counts: await client.countWorkUnits(ns, spec, { label }) })),
+          )),
+        );
       return counted.filter(({ counts }) => total(counts) > 0);
     },
     enabled: specs.length > 0,

@@ -108,7 +108,7 @@ async function run(
   try {
     for await (const names of slices(
       target,
-      Math.min(sliceSize, max, perSecond > 0 ? perSecond : sliceSize),
+      Math.min(sliceSize, max, perSecond > 0 ? Math.ceil(perSecond) : sliceSize),
     )) {
       const slice = names.slice(0, max - seen);
       changed += await apply(target, slice, action);

@@ -1,7 +1,7 @@
 /** Jobs: the units of work specs that hold jobs, read as job records. */
 import { useMemo } from "react";
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
-import { decodeData, type WorkUnitRow, type WorkUnitStatus } from "../../core/index.ts";
+import { decodeData, type Page, type WorkUnitRow, type WorkUnitStatus } from "../../core/index.ts";
 import { useHere } from "../here.ts";
 import { client } from "./connection.ts";
 import { every } from "./live.ts";
@@ -46,6 +46,45 @@ export interface JobFilter {
 }
 
 const max = 500;
+/** Fewer jobs than this are shown only if there are no more. */
+const enough = 250;
+const maxLooks = 12;
+
+/**
+ * The newest units of a work spec of jobs. Units are listed from the oldest on, so with more than `max` of them the age from which
+ * the list is short enough is searched: by the geometric mean, since jobs may be seconds or months apart.
+ */
+async function newest(
+  ns: string,
+  spec: string,
+  { sinceMs, status, label }: JobFilter,
+): Promise<{ rows: readonly WorkUnitRow[]; more: boolean }> {
+  const now = daemonNow();
+  const look = (ageMs: number): Promise<Page<WorkUnitRow>> =>
+    client.listWorkUnits(ns, spec, {
+      limit: max,
+      ...(ageMs < now && { previous: firstIdAt(now - ageMs) }),
+      ...(status !== "" && { statuses: [status] }),
+      ...(label !== "" && { label }),
+    });
+  let old = sinceMs > 0 ? sinceMs : now;
+  const whole = await look(old);
+  if (whole.next === null) return { rows: whole.rows, more: false };
+  let young = 1;
+  let { rows } = whole;
+  for (let looks = 1; looks < maxLooks; looks++) {
+    const age = Math.sqrt(young * old);
+    const page = await look(age);
+    if (page.next !== null) {
+      old = age;
+      continue;
+    }
+    ({ rows } = page);
+    if (rows.length >= enough) break;
+    young = age;
+  }
+  return { rows, more: true };
+}
 
 /** Jobs scheduled in that time, newest first, at most `max` of each work spec. */
 export function useJobs(
@@ -59,14 +98,9 @@ export function useJobs(
       let more = false;
       const pages = await Promise.all(
         specs.map(async (spec) => {
-          const page = await client.listWorkUnits(ns, spec, {
-            limit: max,
-            ...(filter.sinceMs > 0 && { previous: firstIdAt(daemonNow() - filter.sinceMs) }),
-            ...(filter.status !== "" && { statuses: [filter.status] }),
-            ...(filter.label !== "" && { label: filter.label }),
-          });
-          if (page.next !== null) more = true;
-          return page.rows.map((unit) => jobOf(spec, unit));
+          const found = await newest(ns, spec, filter);
+          if (found.more) more = true;
+          return found.rows.map((unit) => jobOf(spec, unit));
         }),
       );
       const jobs = pages.flat().sort((a, b) => (a.id < b.id ? 1 : -1));

@@ -14,6 +14,7 @@ type Kind =
   | "counts"
   | "units"
   | "unit"
+  | "matching"
   | "specs"
   | "explain"
   | "workers"
@@ -21,24 +22,26 @@ type Kind =
   | "queues"
   | "failures"
   | "batches"
+  | "batchUnits"
   | "limits"
   | "partitions"
   | "namespaces";
 
+/** What every change of units may change. */
+const unitKinds: readonly Kind[] = ["units", "unit", "matching", "explain", "batchUnits", "partitions"];
+
 const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
-  workUnits: ["units", "unit", "explain", "queues", "failures", "batches", "partitions"],
-  attempts: ["units", "unit", "held", "explain", "queues", "failures", "batches", "limits", "partitions"],
+  workUnits: [...unitKinds, "queues", "failures", "batches"],
+  attempts: [...unitKinds, "held", "queues", "failures", "batches", "limits"],
   workSpecs: ["specs", "explain", "limits", "partitions"],
   workers: ["workers"],
   namespace: ["namespaces", "workers", "specs", "explain"],
-  swept: ["units", "unit", "specs", "held", "explain", "partitions"],
+  swept: [...unitKinds, "specs", "held"],
   tally: [],
   reset: [
+    ...unitKinds,
     "counts",
-    "units",
-    "unit",
     "specs",
-    "explain",
     "workers",
     "held",
     "queues",
@@ -46,7 +49,6 @@ const kindsOf: Readonly<Record<StreamedEvent["type"], readonly Kind[]>> = {
     "namespaces",
     "batches",
     "limits",
-    "partitions",
   ],
 };
 
@@ -61,6 +63,7 @@ const spacingMs: Readonly<Record<Kind, readonly [afterPause: number, steady: num
   counts: [500, 1000],
   unit: [700, 1000],
   units: [700, 10_000],
+  matching: [1000, 10_000],
   specs: [500, 1000],
   queues: [1000, 2000],
   workers: [1000, 5000],
@@ -68,6 +71,7 @@ const spacingMs: Readonly<Record<Kind, readonly [afterPause: number, steady: num
   explain: [1000, 30_000],
   failures: [1000, 30_000],
   batches: [1000, 3000],
+  batchUnits: [1000, 30_000],
   limits: [1000, 3000],
   partitions: [700, 5000],
   namespaces: [1000, 1000],

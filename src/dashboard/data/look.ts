@@ -1,14 +1,23 @@
 /** A namespace at a glance: its work specs with all data about each, sorted by need. Home, flow and the rail use it. */
 import { useMemo } from "react";
-import { emptyTally, type AttemptRow, type TallyRow, type WorkSpecRow } from "../../core/index.ts";
+import {
+  emptyTally,
+  hasSchedule,
+  type AttemptRow,
+  type TallyRow,
+  type WorkSpecRow,
+} from "../../core/index.ts";
 import { byNeed, conditionOf, type Condition, type SpecLook } from "../attention.ts";
 import { rates, useCounts, useWaiting } from "./counts.ts";
 import { daemonNow } from "./session.ts";
 import { useExplain, useSpecs } from "./specs.ts";
+import { total } from "./units.ts";
 import { reportOf, useHeld, useWorkers } from "./workers.ts";
 
 export interface SpecRow extends SpecLook {
   readonly condition: Condition | null;
+  /** Whether it has, had, or is going to create units. */
+  readonly isUsed: boolean;
   readonly row: WorkSpecRow;
 }
 
@@ -62,7 +71,10 @@ export function useLook(ns: string): NamespaceLook {
           rates: rates(ns, row.name),
           held: heldBySpec.get(row.name) ?? [],
         };
-        return { ...spec, row, condition: conditionOf(spec, around) };
+        const { finished = 0, failed = 0 } = tally.get(row.name)?.removed ?? {};
+        const isUsed =
+          total(spec.counts) + finished + failed > 0 || hasSchedule(row.meta.schedule) || row.meta.continuous;
+        return { ...spec, row, isUsed, condition: conditionOf(spec, around) };
       })
       .sort(byNeed);
   }, [ns, specs.data, counts.data, waiting.data, explain.data, workers.data, held.data]);

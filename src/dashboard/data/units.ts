@@ -90,7 +90,6 @@ export function useMatching(
     queryFn: () => client.countWorkUnits(ns, spec, selectionOf(filter)),
     enabled,
     staleTime: 10_000,
-    placeholderData: (before) => before,
   });
 }
 

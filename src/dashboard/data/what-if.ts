@@ -9,7 +9,7 @@ import { reportOf } from "./workers.ts";
 
 export function useRecord(ns: string, range: Range): UseQueryResult<History> {
   return useQuery({
-    queryKey: ["history", ns, "what-if", range],
+    queryKey: ["what-if", ns, range],
     queryFn: () => client.history(ns, { each: true, lastMs: ranges[range], points: 360 }),
     placeholderData: keepPreviousData,
     staleTime: 60_000,

@@ -42,17 +42,26 @@ export interface Held {
   /** By worker. */
   readonly byWorker: ReadonlyMap<string, readonly AttemptRow[]>;
   readonly all: readonly AttemptRow[];
+  /** Top-level workers whose attempts were not read, because there are too many. */
+  readonly unread: ReadonlySet<string>;
 }
 
 /**
  * The attempts that workers hold are read for at most this many top-level workers: one request for a worker, and one for its
  * children.
  */
-const maxRoots = 50;
+const maxRoots = 200;
 
-export function useHeld(ns: string, workers: readonly WorkerRow[] | undefined): UseQueryResult<Held> {
-  const roots = (workers ?? []).filter(({ parent }) => parent === null).slice(0, maxRoots);
-  const parents = new Set((workers ?? []).map(({ parent }) => parent));
+/** Workers at the top of the tree: those without a parent, and those whose parent no longer checks in. */
+export function rootsOf(workers: readonly WorkerRow[]): WorkerRow[] {
+  const names = new Set(workers.map(({ name }) => name));
+  return workers.filter(({ parent }) => parent === null || !names.has(parent));
+}
+
+export function useHeld(ns: string, workers: readonly WorkerRow[] = []): UseQueryResult<Held> {
+  const tops = rootsOf(workers);
+  const roots = tops.slice(0, maxRoots);
+  const parents = new Set(workers.map(({ parent }) => parent));
   return useQuery({
     queryKey: ["held", ns, roots.map(({ name }) => name)],
     queryFn: async () => {
@@ -71,9 +80,9 @@ export function useHeld(ns: string, workers: readonly WorkerRow[] | undefined): 
         byWorker.set(attempt.worker, list);
         list.push(attempt);
       }
-      return { byWorker, all };
+      return { byWorker, all, unread: new Set(tops.slice(maxRoots).map(({ name }) => name)) };
     },
-    enabled: workers !== undefined,
+    enabled: workers.length > 0,
     refetchInterval: every(30_000),
   });
 }
@@ -155,7 +164,7 @@ export function useNamespace(ns: string): UseQueryResult<NamespaceRow> {
 
 export function useNamespaces(): UseQueryResult<NamespaceRow[]> {
   return useQuery({
-    queryKey: ["namespaces", "all"],
+    queryKey: ["namespace list"],
     queryFn: () => client.listNamespaces(),
     refetchInterval: every(60_000),
   });

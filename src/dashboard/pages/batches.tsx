@@ -3,6 +3,7 @@ import { useMemo, useState, type ReactNode } from "react";
 import type { BatchAction, BatchRow } from "../../core/index.ts";
 import { changeBatch, useBatches, useBatchUnits } from "../data/batches.ts";
 import { sayError } from "../data/connection.ts";
+import { total } from "../data/units.ts";
 import { count, percent, plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
@@ -211,12 +212,12 @@ function Row(props: {
   );
 }
 
-/** How many work specs are searched for units of a batch. */
-const maxSpecs = 100;
-
 function Inside({ batch }: { batch: BatchRow }): ReactNode {
   const { ns, look } = useHere();
-  const specs = (look.specs ?? []).map(({ name }) => name).slice(0, maxSpecs);
+  const specs = (look.specs ?? [])
+    .filter(({ counts }) => total(counts) > 0)
+    .map(({ name }) => name)
+    .sort();
   const units = useBatchUnits(ns, batch.name, specs);
   if (units.error !== null) return <Trouble text={sayError(units.error)} />;
   if (units.data === undefined) return <span className="dim">counting…</span>;

@@ -6,15 +6,15 @@ import { drain, seenPoints, type Drain, type Point } from "../data/counts.ts";
 import { useFailures } from "../data/failures.ts";
 import { useSparks, type Sparks } from "../data/history.ts";
 import type { SpecRow } from "../data/look.ts";
-import { maxSpecs, setMeta } from "../data/specs.ts";
+import { maxSpecs } from "../data/specs.ts";
 import { count, duration, plural, rate, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
+import { usePausing } from "../parts/pausing.ts";
 import { Spark, Trend } from "../parts/plot.tsx";
 import { StatusGlyph, maxOpen, StatusBar } from "../parts/status.tsx";
 import { Age, Link, Name, UnitCount } from "../parts/text.tsx";
 import { TimeLine } from "../parts/time-line.tsx";
-import { UndoBar, useUndo } from "../parts/undo.tsx";
 import { Sentence } from "../parts/words.tsx";
 import { go, type Route } from "../route.ts";
 import { Start } from "./start.tsx";
@@ -23,7 +23,6 @@ import "./home.css";
 export function Home(): ReactNode {
   const { ns, look } = useHere();
   const { specs, attention } = look;
-  const undo = useUndo();
   const shown = useShown(specs ?? []);
   // one response has the history of at most a thousand work specs
   const names = useMemo(
@@ -32,8 +31,7 @@ export function Home(): ReactNode {
   );
   const sparks = useSparks(ns, (specs?.length ?? 0) > 1000 ? names : undefined);
   if (specs === undefined) return null;
-  if (specs.length === 0 || specs.every(({ counts }) => Object.values(counts).every((one) => one === 0)))
-    return <Start ns={ns} />;
+  if (!specs.some(({ isUsed }) => isUsed)) return <Start ns={ns} />;
   return (
     <>
       <h1 className="sr">Home</h1>
@@ -51,13 +49,7 @@ export function Home(): ReactNode {
           </header>
           <ul className="att">
             {attention.slice(0, maxAttention).map((spec) => (
-              <AttentionRow
-                key={spec.name}
-                spec={spec}
-                condition={spec.condition!}
-                undo={undo}
-                sparks={sparks}
-              />
+              <AttentionRow key={spec.name} spec={spec} condition={spec.condition!} sparks={sparks} />
             ))}
           </ul>
           {attention.length > maxAttention && (
@@ -67,7 +59,6 @@ export function Home(): ReactNode {
           )}
         </section>
       )}
-      <UndoBar undo={undo} />
       <WholeNamespace />
       <WorkSpecs specs={specs} shown={shown} sparks={sparks} />
     </>
@@ -103,14 +94,9 @@ function lastHour(
   return { points: seen, from: Math.min(seen[0]?.at ?? now, now - 60_000), to: now, gapMs: 60_000 };
 }
 
-function AttentionRow(props: {
-  spec: SpecRow;
-  condition: Condition;
-  undo: ReturnType<typeof useUndo>;
-  sparks: Sparks;
-}): ReactNode {
-  const { ns, may, changed } = useHere();
-  const { spec, condition, undo, sparks } = props;
+function AttentionRow(props: { spec: SpecRow; condition: Condition; sparks: Sparks }): ReactNode {
+  const { ns, may } = useHere();
+  const { spec, condition, sparks } = props;
   const failures = useFailures(ns, spec.name, condition.kind === "failing" || condition.kind === "failed");
   const tone = condition.level === "critical" ? "t-failed" : "t-blocked";
   const status: WorkUnitStatus | undefined = condition.status === "waiting" ? undefined : condition.status;
@@ -120,14 +106,7 @@ function AttentionRow(props: {
     spec: spec.name,
     filters: { status: status ?? "available,delayed,blocked" },
   };
-  const resume = (): void => {
-    void undo.run({
-      did: `${spec.name} resumed`,
-      act: () => setMeta(ns, spec.name, { paused: false }),
-      back: () => setMeta(ns, spec.name, { paused: true }),
-      after: () => changed("specs", "counts", "explain"),
-    });
-  };
+  const pause = usePausing();
   const trend =
     condition.status === "failed" ? "failed" : condition.status === "pending" ? "pending" : "waiting";
   return (
@@ -161,7 +140,7 @@ function AttentionRow(props: {
       </div>
       <div className="go">
         {(condition.kind === "paused" || condition.kind === "breaker") && may("write") ? (
-          <button type="button" className="btn s" onClick={resume}>
+          <button type="button" className="btn s" onClick={() => pause(spec, false)}>
             {spec.name.length < 14 ? `Resume ${visible(spec.name)}` : "Resume"}
           </button>
         ) : (
@@ -221,12 +200,16 @@ function sorted(specs: readonly SpecRow[], key: SortKey): readonly SpecRow[] {
   return [...specs].sort((a, b) => value(b) - value(a));
 }
 
-/** Keeps the order of rows while the pointer is over them: they are sorted again 5 s after it has left. */
-function useStableOrder(specs: readonly SpecRow[]): {
+/** Keeps the order of rows while the pointer is over them: they are sorted again 5 s after it has left, or by another column. */
+function useStableOrder(
+  specs: readonly SpecRow[],
+  sort: SortKey,
+): {
   rows: readonly SpecRow[];
   pointing: (inside: boolean) => void;
 } {
-  const [calm, setCalm] = useState<{ order: readonly string[]; until: number } | null>(null);
+  const [calm, setCalm] = useState<{ sort: SortKey; order: readonly string[]; until: number } | null>(null);
+  if (calm !== null && calm.sort !== sort) setCalm({ ...calm, sort, order: specs.map(({ name }) => name) });
   const rows = useMemo(() => {
     if (calm === null || Date.now() > calm.until) return specs;
     const byName = new Map(specs.map((spec) => [spec.name, spec]));
@@ -237,7 +220,7 @@ function useStableOrder(specs: readonly SpecRow[]): {
   return {
     rows,
     pointing: (inside) =>
-      setCalm({ order: rows.map(({ name }) => name), until: inside ? Infinity : Date.now() + 5000 }),
+      setCalm({ sort, order: rows.map(({ name }) => name), until: inside ? Infinity : Date.now() + 5000 }),
   };
 }
 
@@ -249,7 +232,7 @@ function WorkSpecs(props: {
   const { route } = useHere();
   const { specs, shown, sparks } = props;
   const sort = (route.filters?.sort ?? "need") as SortKey;
-  const { rows, pointing } = useStableOrder(shown);
+  const { rows, pointing } = useStableOrder(shown, sort);
   const find = route.filters?.find ?? "";
   const max = maxOpen(specs);
   const head = (key: SortKey, title: ReactNode, className = ""): ReactNode => (

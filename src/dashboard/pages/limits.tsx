@@ -7,7 +7,6 @@ import { count, plural, rateWords, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Table } from "../parts/table.tsx";
 import { Ago, Link, Name, Trouble, useNow } from "../parts/text.tsx";
-import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
 import "./limits.css";
 
 /** How many work specs a row names. */
@@ -19,7 +18,6 @@ const isFull = ({ maxRunning, running }: SharedLimitRow): boolean => maxRunning 
 export default function Limits(): ReactNode {
   const { ns } = useHere();
   const limits = useLimits(ns);
-  const undo = useUndo();
   if (limits.error !== null && limits.data === undefined) return <Trouble text={sayError(limits.error)} />;
   if (limits.data === undefined) return null;
   const rows = [...limits.data].sort(
@@ -43,7 +41,6 @@ limits:
   return (
     <>
       <h1 className="sr">Limits</h1>
-      <UndoBar undo={undo} />
       <section className="card shared" aria-label="Limits">
         <header>
           <h2>Limits</h2>
@@ -62,7 +59,7 @@ limits:
           ]}
         >
           {rows.map((row) => (
-            <Row key={row.name} limit={row} undo={undo} />
+            <Row key={row.name} limit={row} />
           ))}
         </Table>
       </section>
@@ -70,7 +67,7 @@ limits:
   );
 }
 
-function Row({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNode {
+function Row({ limit }: { limit: SharedLimitRow }): ReactNode {
   const { ns } = useHere();
   const now = useNow();
   const { name, maxRunning, running, rate, nextTime, workSpecs } = limit;
@@ -110,15 +107,15 @@ function Row({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNode 
         )}
       </td>
       <td className="r lo">
-        <AtMost limit={limit} undo={undo} />
+        <AtMost limit={limit} />
       </td>
     </tr>
   );
 }
 
 /** The maximum number of running units, editable in place. */
-function AtMost({ limit, undo }: { limit: SharedLimitRow; undo: Undo }): ReactNode {
-  const { ns, may, changed } = useHere();
+function AtMost({ limit }: { limit: SharedLimitRow }): ReactNode {
+  const { ns, may, changed, undo } = useHere();
   const [text, setText] = useState<string | null>(null);
   const { name, maxRunning, rate } = limit;
   const words = (value: number): string => (value === 0 ? "unlimited" : count(value));

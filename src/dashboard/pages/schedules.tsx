@@ -4,15 +4,14 @@ import type { ReactNode } from "react";
 import { hasSchedule, nextRuns, runName, type WorkSpecMeta } from "../../core/index.ts";
 import { every } from "../data/live.ts";
 import type { SpecRow } from "../data/look.ts";
-import { setMeta } from "../data/specs.ts";
 import { unitsNamed } from "../data/units.ts";
 import { count, dayTime, duration, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
+import { usePausing } from "../parts/pausing.ts";
 import { scheduleWords } from "../parts/schedule-words.ts";
 import { StatusGlyph } from "../parts/status.tsx";
 import { Ago, Link, Name, useNow } from "../parts/text.tsx";
-import { UndoBar, useUndo, type Undo } from "../parts/undo.tsx";
 import { Table } from "../parts/table.tsx";
 
 const shownRuns = 4;
@@ -30,7 +29,6 @@ function comingRuns(
 
 export default function Schedules(): ReactNode {
   const { ns, look } = useHere();
-  const undo = useUndo();
   const now = useNow();
   if (look.specs === undefined) return null;
   const rows = look.specs
@@ -56,7 +54,6 @@ export default function Schedules(): ReactNode {
   return (
     <>
       <h1 className="sr">Schedules</h1>
-      <UndoBar undo={undo} />
       <section className="card schedules" aria-label="Schedules">
         <header>
           <h2>Schedules</h2>
@@ -75,7 +72,7 @@ export default function Schedules(): ReactNode {
           ]}
         >
           {rows.map(({ spec, runs }) => (
-            <Row key={spec.name} ns={ns} spec={spec} runs={runs} undo={undo} />
+            <Row key={spec.name} ns={ns} spec={spec} runs={runs} />
           ))}
         </Table>
       </section>
@@ -83,19 +80,12 @@ export default function Schedules(): ReactNode {
   );
 }
 
-function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: Undo }): ReactNode {
-  const { may, changed } = useHere();
+function Row(props: { ns: string; spec: SpecRow; runs: readonly number[] }): ReactNode {
+  const { may } = useHere();
   const now = useNow();
-  const { ns, spec, runs, undo } = props;
+  const { ns, spec, runs } = props;
   const { name, meta } = spec;
-  const pause = (paused: boolean): void => {
-    void undo.run({
-      did: paused ? `${name} paused: it creates no units` : `${name} resumed`,
-      act: () => setMeta(ns, name, { paused }),
-      back: () => setMeta(ns, name, { paused: !paused }),
-      after: () => changed("specs", "counts", "explain"),
-    });
-  };
+  const pause = usePausing();
   const words =
     meta.continuous && !hasSchedule(meta.schedule)
       ? `continuous, every ${duration(meta.intervalMs)}`
@@ -137,7 +127,7 @@ function Row(props: { ns: string; spec: SpecRow; runs: readonly number[]; undo: 
       </td>
       <td className="r">
         {may("write") && (
-          <button type="button" className="btn s" onClick={() => pause(!meta.paused)}>
+          <button type="button" className="btn s" onClick={() => pause(spec, !meta.paused)}>
             {meta.paused ? "Resume" : "Pause"}
           </button>
         )}

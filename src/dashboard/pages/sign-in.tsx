@@ -5,6 +5,7 @@ import { Command, Trouble } from "../parts/text.tsx";
 
 export function SignIn({ refused }: { refused: string | null }): ReactNode {
   const [text, setText] = useState("");
+  const [odd, setOdd] = useState(false);
   return (
     <main className="alone">
       <div className="start">
@@ -16,7 +17,10 @@ export function SignIn({ refused }: { refused: string | null }): ReactNode {
           className="card sign-in"
           onSubmit={(event) => {
             event.preventDefault();
-            if (text.trim() !== "") setToken(text.trim());
+            const token = text.trim();
+            // other characters cannot be sent: they come from copying formatted text
+            setOdd(!/^[\x21-\x7e]*$/.test(token));
+            if (/^[\x21-\x7e]+$/.test(token)) setToken(token);
           }}
         >
           <label htmlFor="token">Token</label>
@@ -35,7 +39,11 @@ export function SignIn({ refused }: { refused: string | null }): ReactNode {
               Sign in
             </button>
           </div>
-          {refused !== null && <Trouble text={refused} />}
+          {odd ? (
+            <Trouble text="The token contains characters that no token has, perhaps invisible ones. Copy it again." />
+          ) : (
+            refused !== null && <Trouble text={refused} />
+          )}
           <p className="dim">To create a token, run this on the machine of the daemon:</p>
           <Command text="coordinate token create --name dashboard --scope write --scope work" />
         </form>

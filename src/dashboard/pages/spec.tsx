@@ -1,20 +1,20 @@
 /** A work spec: its state in words, its share, its errors, its rates over time, and its definition beside the current settings. */
 import { useState, type ReactNode } from "react";
-import { hasLanes, isTripped } from "../../core/index.ts";
+import { hasLanes } from "../../core/index.ts";
 import { client } from "../data/connection.ts";
 import { drain } from "../data/counts.ts";
 import { useSparks } from "../data/history.ts";
 import type { NamespaceLook, SpecRow } from "../data/look.ts";
-import { definitionOf, setMeta } from "../data/specs.ts";
+import { definitionOf } from "../data/specs.ts";
 import { count, percent, plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
 import { Icon } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
+import { isHeld, usePausing } from "../parts/pausing.ts";
 import { StatusGlyph, statusOrder } from "../parts/status.tsx";
 import { Age, Link, Name, UnitCount } from "../parts/text.tsx";
 import { TimeLine } from "../parts/time-line.tsx";
-import { UndoBar, useUndo } from "../parts/undo.tsx";
 import { go } from "../route.ts";
 import { DrainWords } from "./home.tsx";
 import "./spec.css";
@@ -46,22 +46,14 @@ export default function Spec(): ReactNode {
 }
 
 function Shown({ spec }: { spec: SpecRow }): ReactNode {
-  const { ns, look, may, changed } = useHere();
+  const { ns, look, may } = useHere();
   const [asked, setAsked] = useState<"delete" | null>(null);
-  const undo = useUndo();
   const { name, meta, counts, condition, rates } = spec;
   const definition = definitionOf(spec.row);
   const description = typeof definition?.data.desc === "string" ? definition.data.desc : "";
   const tone = condition === null ? "ok" : condition.level === "critical" ? "t-failed" : "t-blocked";
-  const held = meta.paused || isTripped(meta);
-  const pause = (paused: boolean): void => {
-    void undo.run({
-      did: paused ? `${name} paused: running units continue, no more are handed out` : `${name} resumed`,
-      act: () => setMeta(ns, name, { paused }),
-      back: () => setMeta(ns, name, { paused: !paused }),
-      after: () => changed("specs", "counts", "explain"),
-    });
-  };
+  const held = isHeld(spec);
+  const pause = usePausing();
   return (
     <>
       <div className="head">
@@ -100,7 +92,7 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
               <Icon name="plus" />
               Add units
             </button>
-            <button type="button" className="btn" onClick={() => pause(!held)}>
+            <button type="button" className="btn" onClick={() => pause(spec, !held)}>
               <Icon name={held ? "pending" : "paused"} />
               {held ? "Resume" : "Pause"}
             </button>
@@ -122,7 +114,6 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
           </div>
         )}
       </div>
-      <UndoBar undo={undo} />
       <section className="card" aria-label="Counts">
         <dl className="stats">
           {statusOrder.map((status) => (
@@ -158,7 +149,7 @@ function Shown({ spec }: { spec: SpecRow }): ReactNode {
       {hasLanes(meta) && <Partitions spec={spec} />}
       <div className="cols">
         <TimeLine spec={name} title="Over time" />
-        <Definition spec={spec} undo={undo} />
+        <Definition spec={spec} />
       </div>
       {asked === "delete" && <DeleteSpec spec={spec} onClose={() => setAsked(null)} />}
     </>

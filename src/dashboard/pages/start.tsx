@@ -2,7 +2,7 @@
 import { useState, type ReactNode } from "react";
 import { client, sayError } from "../data/connection.ts";
 import { encodeData } from "../../core/index.ts";
-import { nsTitle } from "../format.ts";
+import { commandLine, nsTitle } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Command, Link, Trouble } from "../parts/text.tsx";
@@ -27,8 +27,6 @@ export function Start({ ns }: { ns: string }): ReactNode {
     act(async () => {
       await client.setWorkSpecs(ns, [{ data: encodeData({ name: "hello", desc: "A first work spec." }) }]);
     });
-  const inNamespace =
-    ns === "" ? "" : ` --namespace ${/^[\w.:/-]+$/.test(ns) ? ns : `'${ns.replaceAll("'", "'\\''")}'`}`;
   const spec = look.specs?.[0]?.name ?? "hello";
   const done = [true, (look.specs?.length ?? 0) > 0, look.units > 0, (look.workers ?? 0) > 0];
   const now = done.indexOf(false);
@@ -42,17 +40,17 @@ export function Start({ ns }: { ns: string }): ReactNode {
     {
       title: "Define the work",
       text: "A work spec describes one kind of job. A flow file defines one or more.",
-      command: `coordinate${inNamespace} flow examples/flows/chain.yaml`,
+      command: commandLine(ns, "flow", "examples/flows/chain.yaml"),
     },
     {
       title: "Add work",
       text: "Units are the jobs themselves: one line each in a file, up to millions of them.",
-      command: `coordinate${inNamespace} addwork ${spec} -u names.jsonl`,
+      command: commandLine(ns, "addwork", spec, "-u", "names.jsonl"),
     },
     {
       title: "Run it",
       text: "A worker claims units, runs them and reports the results. Start as many as you need.",
-      command: `coordinate${inNamespace} worker --tasks ./tasks.js`,
+      command: commandLine(ns, "worker", "--tasks", "./tasks.js"),
     },
   ];
   const waitsFor = ["", "the first work spec", "the first unit", "the first worker"][now] ?? "";

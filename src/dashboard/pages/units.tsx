@@ -14,7 +14,7 @@ import {
   useUnits,
   type UnitFilter,
 } from "../data/units.ts";
-import { count, duration, percent, plural, visible } from "../format.ts";
+import { commandLine, count, duration, percent, plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { AddUnits } from "../parts/add-units.tsx";
 import { BulkBar, type Selected } from "../parts/bulk-bar.tsx";
@@ -36,7 +36,7 @@ export default function Units(): ReactNode {
       <section className="card blank">
         <h1>No units yet</h1>
         <p>Units belong to a work spec. Create one first:</p>
-        <Command text="coordinate flow examples/flows/chain.yaml" />
+        <Command text={commandLine(ns, "flow", "examples/flows/chain.yaml")} />
       </section>
     );
   const worker = route.filters?.worker ?? "";
@@ -70,13 +70,11 @@ function List({ spec }: { spec: string }): ReactNode {
   const units = useUnits(ns, spec, filter);
   const counts = look.byName.get(spec)?.counts;
   const matching = useMatching(ns, spec, filter, !isCounted(filter));
-  const [selected, setSelected] = useState<Selected>({ kind: "none" });
+  const [selected, setSelected] = useSelection(filter);
   const rows = useMemo(() => units.data?.pages.flatMap((page) => page.rows) ?? [], [units.data]);
   const isAdding = route.filters?.add === "1";
-  const show = (filters: Record<string, string | undefined>): void => {
-    setSelected({ kind: "none" });
+  const show = (filters: Record<string, string | undefined>): void =>
     go({ ns, page: "units", spec, filters: { ...route.filters, ...filters } });
-  };
   const exact = isCounted(filter)
     ? counts &&
       (filter.statuses.length === 0
@@ -165,6 +163,15 @@ function List({ spec }: { spec: string }): ReactNode {
       )}
     </>
   );
+}
+
+/** The selected units. A selection lasts as long as its filter: with another, it would contain units that nobody sees. */
+function useSelection(filter: UnitFilter): [Selected, (next: Selected) => void] {
+  const [made, setMade] = useState<{ filter: UnitFilter; selected: Selected }>();
+  return [
+    made?.filter === filter ? made.selected : { kind: "none" },
+    (selected) => setMade({ filter, selected }),
+  ];
 }
 
 function Search(props: {
@@ -569,7 +576,7 @@ function Nothing({ spec }: { spec: string }): ReactNode {
           <p>
             <Name text={spec} /> has no units. Add some here, or from a file:
           </p>
-          <Command text={`coordinate addwork ${spec} -u units.jsonl`} />
+          <Command text={commandLine(ns, "addwork", spec, "-u", "units.jsonl")} />
         </>
       )}
       {state === "live" && <p className="dim">New units appear here as they are added.</p>}

@@ -2,29 +2,27 @@
 import type { ReactNode } from "react";
 import { client, sayError } from "../data/connection.ts";
 import { reportOf, useGone, useHeld, useNamespace, useWorkers, type Held } from "../data/workers.ts";
-import { count, visible } from "../format.ts";
+import { commandLine, count } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { StatusGlyph } from "../parts/status.tsx";
 import { Command, Link, Trouble, useNow } from "../parts/text.tsx";
-import { UndoBar, useUndo } from "../parts/undo.tsx";
 import "./workers.css";
 import { WhoCanRun } from "../parts/who-can-run.tsx";
 import { shortMs, HeldList } from "../parts/held-attempts.tsx";
 import { Tree, treeOf, desiredWords, desireItems } from "../parts/worker-tree.tsx";
 
-const nothing: Held = { byWorker: new Map(), all: [] };
+const nothing: Held = { byWorker: new Map(), all: [], unread: new Set() };
 
 const dayMs = 86_400_000;
 
 export default function Workers(): ReactNode {
-  const { ns, route, may } = useHere();
+  const { ns, route, look, may, undo } = useHere();
   const workers = useWorkers(ns);
   const held = useHeld(ns, workers.data);
   const gone = useGone(ns, true);
   const namespace = useNamespace(ns);
-  const undo = useUndo();
   const now = useNow();
   if (workers.error !== null && workers.data === undefined) return <Trouble text={sayError(workers.error)} />;
   if (workers.data === undefined) return null;
@@ -36,9 +34,7 @@ export default function Workers(): ReactNode {
         <p>
           A worker claims units, runs them and reports the results. Start one on a machine that has its tasks:
         </p>
-        <Command
-          text={`coordinate${ns === "" ? "" : ` --namespace ${visible(ns)}`} worker --tasks ./tasks.js`}
-        />
+        <Command text={commandLine(ns, "worker", "--tasks", "./tasks.js")} />
         <p className="dim">It appears here as soon as it checks in.</p>
       </section>
     );
@@ -47,6 +43,11 @@ export default function Workers(): ReactNode {
   const all = held.data ?? nothing;
   const ending = all.all.filter(({ expirationTime }) => expirationTime - now < shortMs);
   const tree = treeOf(workers.data);
+  // the counts are complete, the attempts may not be
+  const heldUnits =
+    all.unread.size === 0
+      ? all.all.length
+      : (look.specs ?? []).reduce((sum, { counts }) => sum + counts.pending, 0);
   const slots = workers.data.reduce((sum, worker) => sum + (reportOf(worker).slots ?? 0), 0);
   const versions = new Map<string, number>();
   for (const worker of workers.data) {
@@ -73,7 +74,7 @@ export default function Workers(): ReactNode {
               Units held
             </dt>
             <dd>
-              {count(all.all.length)} {slots > 0 && <small>in {count(slots)} slots</small>}
+              {count(heldUnits)} {slots > 0 && <small>in {count(slots)} slots</small>}
             </dd>
           </div>
           <div>
@@ -118,7 +119,6 @@ export default function Workers(): ReactNode {
           All workers of this namespace are asked to {desiredWords[desired]}.
         </p>
       )}
-      <UndoBar undo={undo} />
       <section className="card wt" aria-label="Workers">
         <header>
           <h2>Workers</h2>
@@ -158,7 +158,7 @@ export default function Workers(): ReactNode {
           )}
         </header>
         {view === "tree" ? (
-          <Tree tree={tree} held={all} gone={recent} undo={undo} onChanged={() => void workers.refetch()} />
+          <Tree tree={tree} held={all} gone={recent} onChanged={() => void workers.refetch()} />
         ) : (
           <HeldList
             attempts={

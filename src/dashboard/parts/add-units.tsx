@@ -1,5 +1,5 @@
 /** Adds units from pasted lines or a dropped file. Lines that cannot be parsed are listed before anything is added. */
-import { useMemo, useRef, useState, type DragEvent, type ReactNode } from "react";
+import { useEffect, useMemo, useRef, useState, type DragEvent, type ReactNode } from "react";
 import { addUnits, readFile, readUnits, type AddProgress, type LineError } from "../data/adding.ts";
 import { sayError } from "../data/connection.ts";
 import { count, plural, visible } from "../format.ts";
@@ -26,6 +26,8 @@ export function AddUnits({
   const [progress, setProgress] = useState<AddProgress | null>(null);
   const [state, setState] = useState<"writing" | "adding" | "done">("writing");
   const stop = useRef<AbortController | null>(null);
+  // nobody would see how far it gets, or what fails
+  useEffect(() => () => stop.current?.abort(), []);
   const read = useMemo(() => readUnits(text), [text]);
   const take = async (file: File | undefined): Promise<void> => {
     if (file === undefined) return;

@@ -119,7 +119,7 @@ export function Ask(props: {
   const tally = counted.data;
   const number = total(tally);
   const title = `${verbs[asked]} ${plural(number, "unit")} of ${visible(spec).slice(0, 40)}`;
-  const perSecond = Math.max(0, Math.floor(Number(pace) || 0));
+  const perSecond = Math.max(0, Number(pace) || 0);
   const start = (action: BulkAction, max?: number): void => {
     startOperation(target, action, {
       title:

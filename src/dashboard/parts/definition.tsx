@@ -7,7 +7,6 @@ import { count, duration, plural, rateWords, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "./icon.tsx";
 import { CopyButton, Link, Name } from "./text.tsx";
-import type { Undo } from "./undo.tsx";
 import { Heads } from "./table.tsx";
 
 interface Field {
@@ -95,8 +94,8 @@ function weightWords({ partitionWeights }: WorkSpecMeta): string {
   return `, ${plural(first[1], "unit")} per turn for ${visible(first[0]).slice(0, 40)}${rest}`;
 }
 
-export function Definition({ spec, undo }: { spec: SpecRow; undo: Undo }): ReactNode {
-  const { ns, may, changed } = useHere();
+export function Definition({ spec }: { spec: SpecRow }): ReactNode {
+  const { ns, may, changed, undo } = useHere();
   const { row, meta, name } = spec;
   const definition = definitionOf(row);
   const shown = meta.canBeContinuous ? [...fields, ...continuousFields] : fields;

@@ -1,14 +1,15 @@
-/** A reversible action is done at once, and can be undone for ten seconds. */
-import { useEffect, useRef, useState, type ReactNode } from "react";
+/** An action is done at once, and most can be undone for ten seconds. There is one at a time, on whatever page it was done. */
+import { useCallback, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { sayError } from "../data/connection.ts";
 import { visible } from "../format.ts";
 import { Icon } from "./icon.tsx";
 import { Trouble } from "./text.tsx";
 
-interface Reversible {
+export interface Reversible {
   readonly did: string;
   readonly act: () => Promise<unknown>;
-  readonly back: () => Promise<unknown>;
+  /** Null when there is no way back. */
+  readonly back: (() => Promise<unknown>) | null;
   readonly after: () => void;
 }
 
@@ -26,29 +27,34 @@ export function useUndo(): Undo {
   const [error, setError] = useState<string | null>(null);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => () => clearTimeout(timer.current), []);
-  const attempt = async (
-    work: () => Promise<unknown>,
-    next: Reversible | null,
-    after: () => void,
-  ): Promise<void> => {
-    clearTimeout(timer.current);
-    setError(null);
-    try {
-      await work();
-      setDone(next);
-      if (next !== null) timer.current = setTimeout(() => setDone(null), waysBackMs);
-    } catch (failed) {
-      setDone(null);
-      setError(sayError(failed));
-    }
-    after();
-  };
-  return {
-    done,
-    error,
-    run: (action) => attempt(action.act, action, action.after),
-    takeBack: () => (done === null ? Promise.resolve() : attempt(done.back, null, done.after)),
-  };
+  const attempt = useCallback(
+    async (work: () => Promise<unknown>, next: Reversible | null, after: () => void): Promise<void> => {
+      clearTimeout(timer.current);
+      setError(null);
+      try {
+        await work();
+        setDone(next);
+        if (next !== null) timer.current = setTimeout(() => setDone(null), waysBackMs);
+      } catch (failed) {
+        setDone(null);
+        setError(sayError(failed));
+      }
+      after();
+    },
+    [],
+  );
+  return useMemo(
+    () => ({
+      done,
+      error,
+      run: (action) => attempt(action.act, action, action.after),
+      takeBack: async () => {
+        const { back = null, after } = done ?? {};
+        if (back !== null && after !== undefined) await attempt(back, null, after);
+      },
+    }),
+    [done, error, attempt],
+  );
 }
 
 export function UndoBar({ undo: { done, error, takeBack } }: { undo: Undo }): ReactNode {
@@ -58,9 +64,11 @@ export function UndoBar({ undo: { done, error, takeBack } }: { undo: Undo }): Re
     <p className="undo" role="status">
       <Icon name="tick" />
       <span>{visible(done.did)}</span>
-      <button type="button" className="btn s" onClick={() => void takeBack()}>
-        Undo
-      </button>
+      {done.back !== null && (
+        <button type="button" className="btn s" onClick={() => void takeBack()}>
+          Undo
+        </button>
+      )}
     </p>
   );
 }

@@ -1,7 +1,7 @@
 /** Workers in a tree under their parents, each with the attempts that it holds. */
 import { useState, type ReactNode } from "react";
 import type { AttemptRow, DesiredState, WorkerRow } from "../../core/index.ts";
-import { desire, giveBack, reportOf, type Held } from "../data/workers.ts";
+import { desire, giveBack, reportOf, rootsOf, type Held } from "../data/workers.ts";
 import { bytes, count, plural, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Confirm } from "./dialog.tsx";
@@ -9,7 +9,6 @@ import { Holds, Lease } from "./held-attempts.tsx";
 import { Icon, type IconName } from "./icon.tsx";
 import { Menu, type MenuItem } from "./menu.tsx";
 import { Ago, Link, Name, useNow } from "./text.tsx";
-import type { Undo } from "./undo.tsx";
 import { Heads } from "./table.tsx";
 
 interface Node {
@@ -18,14 +17,14 @@ interface Node {
 }
 
 export function treeOf(workers: readonly WorkerRow[]): Node[] {
-  const names = new Set(workers.map(({ name }) => name));
-  const below = new Map<string, WorkerRow[]>();
+  const below = new Map<string | null, WorkerRow[]>();
   for (const worker of workers) {
-    if (worker.parent === null || !names.has(worker.parent)) continue;
-    below.set(worker.parent, [...(below.get(worker.parent) ?? []), worker]);
+    const list = below.get(worker.parent) ?? [];
+    below.set(worker.parent, list);
+    list.push(worker);
   }
   const node = (worker: WorkerRow): Node => ({ worker, children: (below.get(worker.name) ?? []).map(node) });
-  return workers.filter(({ parent }) => parent === null || !names.has(parent)).map(node);
+  return rootsOf(workers).map(node);
 }
 
 const heldBelow = ({ worker, children }: Node, held: Held): AttemptRow[] => [
@@ -64,10 +63,9 @@ export function Tree(props: {
   tree: readonly Node[];
   held: Held;
   gone: readonly WorkerRow[];
-  undo: Undo;
   onChanged: () => void;
 }): ReactNode {
-  const { tree, held, gone, undo, onChanged } = props;
+  const { tree, held, gone, onChanged } = props;
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const [all, setAll] = useState(false);
   const toggle = (name: string): void => {
@@ -77,7 +75,7 @@ export function Tree(props: {
   };
   const few = tree.reduce((sum, { children }) => sum + 1 + children.length, 0) <= 24;
   const rows: ReactNode[] = [];
-  const add = (node: Node, depth: number): void => {
+  const add = (node: Node, depth: number, known: boolean): void => {
     const isOpen = open.has(node.worker.name) !== (few && depth === 0 && node.children.length <= 16);
     rows.push(
       <WorkerLine
@@ -85,15 +83,15 @@ export function Tree(props: {
         node={node}
         depth={depth}
         held={held}
+        known={known}
         isOpen={isOpen}
         onToggle={() => toggle(node.worker.name)}
-        undo={undo}
         onChanged={onChanged}
       />,
     );
-    if (isOpen) for (const child of node.children) add(child, depth + 1);
+    if (isOpen) for (const child of node.children) add(child, depth + 1, known);
   };
-  for (const node of tree) add(node, 0);
+  for (const node of tree) add(node, 0, !held.unread.has(node.worker.name));
   const shownGone = all ? gone.slice(0, 200) : gone.slice(0, 5);
   return (
     <div className="scroll">
@@ -140,6 +138,12 @@ export function Tree(props: {
           ))}
         </tbody>
       </table>
+      {held.unread.size > 0 && (
+        <p className="more-gone dim">
+          The page does not read which units the last {plural(held.unread.size, "top-level worker")} and their
+          children hold.
+        </p>
+      )}
       {gone.length > shownGone.length && (
         <p className="more-gone">
           <button type="button" className="plain l" onClick={() => setAll(true)}>
@@ -156,6 +160,7 @@ const looks: Readonly<Record<string, { icon: IconName; tone: string }>> = {
   idle: { icon: "available", tone: "available" },
   draining: { icon: "paused", tone: "blocked" },
   quiet: { icon: "lease", tone: "blocked" },
+  active: { icon: "available", tone: "available" },
 };
 
 /** A worker that holds attempts and has not checked in for this long is quiet. */
@@ -165,15 +170,16 @@ function WorkerLine(props: {
   node: Node;
   depth: number;
   held: Held;
+  /** Whether its attempts were read. */
+  known: boolean;
   isOpen: boolean;
   onToggle: () => void;
-  undo: Undo;
   onChanged: () => void;
 }): ReactNode {
-  const { ns, may } = useHere();
+  const { ns, may, undo } = useHere();
   const now = useNow();
   const [asked, setAsked] = useState(false);
-  const { node, depth, held, isOpen, onToggle, undo, onChanged } = props;
+  const { node, depth, held, known, isOpen, onToggle, onChanged } = props;
   const { worker, children } = node;
   const attempts = heldBelow(node, held);
   const told = reportOf(worker);
@@ -182,9 +188,11 @@ function WorkerLine(props: {
     ? "quiet"
     : worker.desired !== "run"
       ? "draining"
-      : attempts.length > 0
-        ? "busy"
-        : "idle";
+      : !known
+        ? "active"
+        : attempts.length > 0
+          ? "busy"
+          : "idle";
   const { icon, tone } = looks[does]!;
   const shortest =
     attempts.length === 0 ? null : Math.min(...attempts.map(({ expirationTime }) => expirationTime));
@@ -256,11 +264,11 @@ function WorkerLine(props: {
           .join(" · ")}
       </td>
       <td className="l9 sl">
-        {told.slots !== undefined && told.slots > 0 && <Slots used={slotsUsed(node, held)} of={told.slots} />}
+        {known && told.slots !== undefined && told.slots > 0 && (
+          <Slots used={slotsUsed(node, held)} of={told.slots} />
+        )}
       </td>
-      <td className="l9">
-        <Holds attempts={attempts} />
-      </td>
+      <td className="l9">{known && <Holds attempts={attempts} />}</td>
       <td>
         {shortest !== null && (
           <Lease
