@@ -28,9 +28,15 @@ const pages = [
   "docs/attempts.md",
   "docs/workers.md",
   "docs/worker-framework.md",
+  "docs/runtimes.md",
   "docs/scheduling.md",
   "docs/chaining.md",
   "docs/continuous.md",
+  "docs/schedules.md",
+  "docs/flow-control.md",
+  "docs/replay.md",
+  "docs/batches.md",
+  "docs/history.md",
   "docs/dependencies.md",
   "docs/queues.md",
   "docs/data.md",
@@ -71,7 +77,9 @@ function testFiles(page: string): string[] {
   return [...text.matchAll(/^```ts test\n(.*?)^```$/gms)].map(([, code = ""]) => code);
 }
 
-const fileOf = (page: string): string => `${path.basename(page, ".md").toLowerCase()}.mts`;
+/** Two folders may have a page of the same name. */
+const fileOf = (page: string): string =>
+  `${page.replace(/\.md$/, "").replaceAll("/", "-").toLowerCase()}.mts`;
 
 describe("code", () => {
   let folder = "";
