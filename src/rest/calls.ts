@@ -307,7 +307,9 @@ class Calls {
   }
 
   get #isOpen(): boolean {
-    return !this.#reply.raw.destroyed && !this.#reply.raw.writableEnded;
+    const { raw } = this.#reply;
+    // between the end of its socket and `close`, a response drops what is written and never calls back
+    return !raw.destroyed && !raw.writableEnded && !this.#request.raw.socket.destroyed;
   }
 }
 

@@ -20,6 +20,7 @@ import { Turn } from "./turn.ts";
 import { nameFromUrl } from "./url-name.ts";
 import { verbRoutes } from "./verb-routes.ts";
 import { invalid, type Violation } from "./violation.ts";
+import { whenAnswered } from "./when-answered.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -268,11 +269,11 @@ class Callers {
   watch({ raw }: FastifyReply): AbortSignal {
     const controller = new AbortController();
     this.#open.add(controller);
-    raw.once("close", () => {
+    whenAnswered(raw, () => {
       this.#open.delete(controller);
       controller.abort();
     });
-    if (raw.destroyed || raw.closed || this.#stopping?.aborted === true) controller.abort();
+    if (this.#stopping?.aborted === true) controller.abort();
     return controller.signal;
   }
 }
@@ -303,7 +304,7 @@ function handler(
     // a request that a test injects has no connection to hold memory for
     if (answer !== null && answer.length > longAnswer && socket instanceof Socket) {
       large.charge(socket, answer.length);
-      reply.raw.once("close", large.hold(socket, answer.length));
+      whenAnswered(reply.raw, large.hold(socket, answer.length));
     }
     if (stopping?.aborted === true) reply.header("connection", "close");
     reply.header("content-type", type);

@@ -22,6 +22,7 @@ import {
   type ListenOptions,
   type RestServerOptions,
 } from "../../src/rest/index.ts";
+import { LargeRequests } from "../../src/traffic/index.ts";
 
 const closing: (() => Promise<void> | void)[] = [];
 afterEach(async () => {
@@ -154,6 +155,23 @@ test("a long answer that was taken leaves no limit on silence behind", async () 
   const coordinate = client();
   await coordinate.getWorkUnits("n", "s", ["u"]);
   await vi.waitFor(() => expect(sockets.map(({ timeout }) => timeout ?? 0)).toEqual([0]));
+});
+
+test("a long answer to a caller that has disconnected is not counted", async () => {
+  const { client, sockets } = await serve({
+    large: new LargeRequests({ maxAnswerBytes: 100_000 }),
+    wrap: (engine) =>
+      override(engine, {
+        listNamespaces: async () => {
+          const { settings } = await engine.setNamespace("n", {});
+          // the answer is written before the response learns that its socket is gone
+          for (const socket of sockets) socket.destroy();
+          return [{ name: "x".repeat(60_000), settings }];
+        },
+      }),
+  });
+  for (let i = 0; i < 3; i++) await expect(client().listNamespaces()).rejects.toThrow();
+  expect((await client().listWorkUnits("n", "s", { limit: 200 })).rows).toEqual([]);
 });
 
 test("a wait that is cancelled ends, and the connection goes on", async () => {

@@ -265,6 +265,41 @@ test.each([
   expect(await answer).toHaveLength(200);
 });
 
+test("long answers to callers that have disconnected are not counted", async () => {
+  const answer: (() => void)[] = [];
+  const closed: Promise<unknown>[] = [];
+  const { dial } = await serve({
+    large: new LargeRequests({ maxAnswerBytes: 100_000 }),
+    routes: [
+      {
+        id: "long",
+        method: "GET",
+        path: "/long",
+        scope: "open",
+        family: "daemon",
+        summary: "",
+        handle: async ({ reply }) => {
+          closed.push(once(reply.raw, "close"));
+          await new Promise<void>((resolve) => answer.push(resolve));
+          return "x".repeat(60_000);
+        },
+      },
+    ],
+  });
+  for (let i = 1; i <= 3; i++) {
+    const socket = await dial();
+    socket.write("GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    await vi.waitUntil(() => answer.length === i);
+    socket.destroy();
+  }
+  await Promise.all(closed);
+  for (const one of answer) one();
+  const other = await dial();
+  const heard = hear(other);
+  other.write(post("list-work-units", '{"workSpec":"s"}'));
+  await vi.waitUntil(() => heard().includes("200 OK"), 2000);
+});
+
 describe("long bodies", () => {
   const long = (item: string, count: number): string =>
     `{"workSpec":"s","units":[${`${item},`.repeat(count - 1)}${item}]}`;
