@@ -12,7 +12,7 @@ import { HttpError, type Identity } from "../rest/index.ts";
 import type { TokenAccess } from "./tokens.ts";
 
 export const rpcTokens = (tokens: TokenAccess): RpcTokens => ({
-  wanted: () => !tokens.isEmpty,
+  wanted: () => tokens.required,
   admit(coordinate, token, address) {
     const identify = (): Identity => {
       try {

@@ -5,8 +5,9 @@
  */
 import { Buffer } from "node:buffer";
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import { chmodSync, existsSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, readFileSync, renameSync, statSync, writeFileSync, type Stats } from "node:fs";
 import path from "node:path";
+import { isMapping } from "../config/index.ts";
 import { HttpError, includesScope, scopes, type Access, type Identity, type Scope } from "../rest/index.ts";
 import type { FastifyRequest } from "fastify";
 import { ConfigError } from "./config-error.ts";
@@ -72,10 +73,13 @@ export function revokeToken(file: string, id: string): boolean {
 
 const hashOf = (secret: string): Buffer => createHash("sha256").update(secret).digest();
 
+/** Undefined if there is no such file. Throws if that cannot be found out: such a file does not count as absent. */
+const statOf = (file: string): Stats | undefined => statSync(file, { throwIfNoEntry: false });
+
 function read(file: string): StoredToken[] {
-  if (!existsSync(file)) return [];
-  const mode = statSync(file).mode & 0o077;
-  if (mode !== 0 && process.platform !== "win32") {
+  const stat = statOf(file);
+  if (stat === undefined) return [];
+  if ((stat.mode & 0o077) !== 0 && process.platform !== "win32") {
     throw new ConfigError(`${file}: other users can read or write this file; run chmod 600 on it`);
   }
   const text = readFileSync(file, "utf8");
@@ -85,10 +89,18 @@ function read(file: string): StoredToken[] {
   } catch {
     document = null;
   }
-  if (document?.version !== 1 || !Array.isArray(document.tokens))
+  if (document?.version !== 1 || !Array.isArray(document.tokens) || !document.tokens.every(isStoredToken))
     throw new ConfigError(`${file}: not a token file; create one with coordinate token create`);
-  return document.tokens as StoredToken[];
+  return document.tokens;
 }
+
+const isStoredToken = (row: unknown): row is StoredToken =>
+  isMapping(row) &&
+  typeof row.id === "string" &&
+  typeof row.hash === "string" &&
+  /^[0-9a-f]{64}$/.test(row.hash) &&
+  Array.isArray(row.grants) &&
+  typeof row.expires === "number";
 
 /** Writes to a temporary file and renames it: a daemon may read the file at this moment. */
 function write(file: string, tokens: readonly StoredToken[]): void {
@@ -99,26 +111,41 @@ function write(file: string, tokens: readonly StoredToken[]): void {
   renameSync(next, file);
 }
 
-/** Identifies callers by the tokens of a file. */
+export interface TokenAccessOptions {
+  now?: () => number;
+  /** Called if the file cannot be used, once for each reason. */
+  onError?: (error: unknown) => void;
+}
+
+/**
+ * Identifies callers by the tokens of a file. A file that can no longer be used has no valid tokens. It does not open the
+ * daemon: a deleted file, a failed mount or a typing mistake must not give everyone full access.
+ */
 export class TokenAccess implements Access {
   readonly #file: string;
   readonly #now: () => number;
+  readonly #onError: (error: unknown) => void;
   readonly #failures: Failures;
   #tokens = new Map<string, { token: StoredToken; hash: Buffer; identity: Identity }>();
-  #version = "";
+  #required = false;
+  /** Identifies the content that was read last; null if it must be read again. */
+  #version: string | null = null;
+  #problem = "";
   #lookedAt = -Infinity;
 
-  constructor(file: string, now: () => number = Date.now) {
+  /** Throws if there is a file that cannot be used. */
+  constructor(file: string, { now = Date.now, onError = () => undefined }: TokenAccessOptions = {}) {
     this.#file = file;
     this.#now = now;
+    this.#onError = onError;
     this.#failures = new Failures(now);
-    this.#refresh();
+    this.#load();
   }
 
-  /** Whether there are no tokens. Callers cannot be distinguished then. */
-  get isEmpty(): boolean {
+  /** Whether callers need a token. Stays true until the daemon restarts, even if all tokens are revoked. */
+  get required(): boolean {
     this.#refresh();
-    return this.#tokens.size === 0;
+    return this.#required;
   }
 
   identify(request: FastifyRequest): Identity {
@@ -146,7 +173,22 @@ export class TokenAccess implements Access {
     const now = this.#now();
     if (now - this.#lookedAt < 1000) return;
     this.#lookedAt = now;
-    const stat = existsSync(this.#file) ? statSync(this.#file) : undefined;
+    try {
+      this.#load();
+      this.#problem = "";
+    } catch (error) {
+      this.#required = true;
+      this.#tokens = new Map();
+      this.#version = null;
+      const problem = String(error);
+      if (problem !== this.#problem) this.#onError(error);
+      this.#problem = problem;
+    }
+  }
+
+  #load(): void {
+    const stat = statOf(this.#file);
+    if (stat === undefined && this.#required) throw new ConfigError(`${this.#file}: the file is missing`);
     const version = stat === undefined ? "" : `${stat.ino} ${stat.mtimeMs} ${stat.size}`;
     if (version === this.#version) return;
     const tokens = read(this.#file);
@@ -156,6 +198,7 @@ export class TokenAccess implements Access {
         { token, hash: Buffer.from(token.hash, "hex"), identity: identityOf(token) },
       ]),
     );
+    this.#required ||= tokens.length > 0;
     this.#version = version;
   }
 }

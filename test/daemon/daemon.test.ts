@@ -1,5 +1,14 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { pino } from "pino";
@@ -14,6 +23,7 @@ import {
   listTokens,
   revokeToken,
   startDaemon,
+  TokenAccess,
   type Config,
   type Daemon,
   type Grant,
@@ -100,6 +110,12 @@ describe("tokens", () => {
     await expect(start({ tokens: file })).rejects.toThrow(/chmod 600/);
   });
 
+  test("a token file that may exist does not count as absent", async () => {
+    const file = path.join(fresh(), "tokens.json");
+    symlinkSync(file, file);
+    await expect(start({ tokens: file })).rejects.toThrow(/ELOOP/);
+  });
+
   test("open what they grant and nothing else, as bearer or as the password of a URL", async () => {
     const tokens = path.join(fresh(), "tokens.json");
     const { token } = createToken(tokens, { name: "w", grants: [{ namespace: "n", scopes: ["work"] }] });
@@ -145,6 +161,58 @@ describe("tokens", () => {
     expect(await status(clientOf(daemon, token).tally("n"))).toBe(200);
     revokeToken(file, row.id);
     await expect.poll(() => status(clientOf(daemon, token).tally("n")), { timeout: 4000 }).toBe(401);
+  });
+
+  test.each([
+    ["is deleted", (file: string) => rmSync(file)],
+    ["is replaced by a directory", (file: string) => (rmSync(file), mkdirSync(file, { mode: 0o700 }))],
+    ["is emptied", (file: string) => writeFileSync(file, "")],
+    ["loses its last token", (file: string) => revokeToken(file, listTokens(file)[0]!.id)],
+    [
+      "has a broken token",
+      (file: string) => writeFileSync(file, readFileSync(file, "utf8").replace(/"hash": "\w\w/, '"hash": "')),
+    ],
+    ["becomes a loop of links", (file: string) => (rmSync(file), symlinkSync(file, file))],
+  ])("a daemon whose token file %s stays closed, and opens when the token is back", async (what, spoil) => {
+    const file = path.join(fresh(), "tokens.json");
+    const { token } = createToken(file, { name: "a", grants: all });
+    const content = readFileSync(file);
+    let now = 0;
+    const problems: unknown[] = [];
+    const access = new TokenAccess(file, { now: () => now, onError: (error) => problems.push(error) });
+    const admits = (): boolean => {
+      now += 1000;
+      if (!access.required) return true;
+      try {
+        return access.identityOf(token, "").id !== "";
+      } catch (error) {
+        expect(error).toMatchObject({ status: 401 });
+        return false;
+      }
+    };
+    expect(admits()).toBe(true);
+    spoil(file);
+    expect([admits(), admits()]).toEqual([false, false]);
+    // said once; a revoked token is no problem
+    expect(problems).toHaveLength(what === "loses its last token" ? 0 : 1);
+    rmSync(file, { recursive: true, force: true });
+    writeFileSync(file, content, { mode: 0o600 });
+    expect(admits()).toBe(true);
+  });
+
+  test("a token file that cannot be used closes a daemon that had none, and is logged", async () => {
+    const dataDir = fresh();
+    const file = path.join(dataDir, "tokens.json");
+    const logged: string[] = [];
+    const daemon = await startDaemon(
+      configOf({ backend: "memory:", dataDir, http: ["127.0.0.1:0"] }),
+      pino({ level: "error" }, { write: (line: string) => void logged.push(line) }),
+    );
+    undo.push(() => daemon.stop());
+    expect(await status(fetchTally(daemon))).toBe(200);
+    writeFileSync(file, "no tokens", { mode: 0o600 });
+    await expect.poll(() => status(fetchTally(daemon)), { timeout: 4000 }).toBe(401);
+    expect(logged.join()).toContain("the token file cannot be used");
   });
 
   test("the audit log begins with the first token, also one that is made while the daemon runs", async () => {
