@@ -25,7 +25,8 @@ import {
 import { MemoryStore } from "../../src/memory/index.ts";
 import { makeCertificates } from "./certificates.ts";
 import { withServer } from "./serve.ts";
-import { WireClient } from "./wire.ts";
+import { request, WireClient } from "./wire.ts";
+import { sendAndReset } from "../send-and-reset.ts";
 import { whySkipped } from "../skipped-reporter.ts";
 
 const spec = { data: encodeData({ name: "s" }) };
@@ -100,6 +101,19 @@ describe("where it listens", () => {
     );
     assert.ok(!existsSync(at.path));
     rmSync(directory, { recursive: true });
+  });
+
+  test("a connection without an address is not allowed", async () => {
+    await serving(
+      async ({ port }, other) => {
+        sendAndReset(port, request(1, "set_work_spec", [{ name: "ws" }]));
+        // accepted after the first one, whose request has been read by the time this one has ended
+        await assert.rejects((await WireClient.connect(port)).call("list_work_specs", {}));
+        await sleep(50);
+        assert.equal((await other.listWorkSpecs("")).rows.length, 0);
+      },
+      { allow: ["10.0.0.0/8"] },
+    );
   });
 
   test("a port that is taken is an error", async () => {
