@@ -444,6 +444,8 @@ class VerbCaller implements Caller {
   }
 
   waiting(): AbortSignal {
+    // it would replace the first one, which could then not be ended, not even with the connection
+    if (this.#waits.has(this.#id)) throw badArgument("id: another request with this id is waiting");
     this.#wait = new AbortController();
     this.#waits.set(this.#id, this.#wait);
     if (this.hasHungUp() || this.isStopping()) this.#wait.abort();
@@ -460,7 +462,7 @@ class VerbCaller implements Caller {
 
   /** Called when the request is answered. The wait of another request with the same id goes on. */
   done(): void {
-    if (this.#wait !== undefined && this.#waits.get(this.#id) === this.#wait) this.#waits.delete(this.#id);
+    if (this.#wait !== undefined) this.#waits.delete(this.#id);
   }
 }
 

@@ -206,6 +206,20 @@ test("what a caller was given who has gone is given back, untried", async () => 
   expect(attempts).toMatchObject([{ workUnit: "u", number: 1 }]);
 });
 
+test.each([
+  ["a wait", "request-attempts", '{"worker":"w","runtimes":["node"],"waitMs":60000}'],
+  ["another request", "tally", "{}"],
+])("%s with the number of a wait ends the connection, and the wait", async (_, verb, body) => {
+  const { listener, engine } = await serve();
+  const caller = await open(listener.port);
+  const wait = '{"worker":"w","runtimes":["node"],"waitMs":60000}';
+  caller.request.write(frame("5 /v1/namespace/n/request-attempts", wait));
+  await vi.waitFor(() => expect(engine.waiting).toBe(1));
+  caller.request.write(frame(`5 /v1/namespace/n/${verb}`, body));
+  await caller.closed;
+  await vi.waitFor(() => expect(engine.waiting).toBe(0));
+});
+
 describe("who asks", () => {
   const withdrawn = new Set<string>();
   const access: Access = {
@@ -307,8 +321,8 @@ describe("bad input", () => {
     );
     const { request, response } = await open(listener.port);
     response.pause();
-    const list = frame("1 /v1/namespace/n/list-work-units", '{"workSpec":"s","limit":50}');
-    for (let i = 0; i < 2000; i++) request.write(list);
+    for (let i = 0; i < 2000; i++)
+      request.write(frame(`${i} /v1/namespace/n/list-work-units`, '{"workSpec":"s","limit":50}'));
     await vi.waitFor(() => expect(asked).toBeGreaterThan(2));
     await new Promise((resolve) => setTimeout(resolve, 500));
     // half a megabyte each: all of them would be a gigabyte
