@@ -19,6 +19,12 @@ export interface Caller {
   isStopping(): boolean;
 }
 
+/**
+ * A longer wait ends after this time, as if the caller had asked for no more. A caller that vanished without closing its connection
+ * must not wait for ever. Our clients never notice: they ask again every ten minutes.
+ */
+const maxWaitMs = 3_600_000;
+
 export async function serveVerb<V extends Verb>(
   coordinate: Coordinate,
   verb: V,
@@ -26,9 +32,7 @@ export async function serveVerb<V extends Verb>(
   caller: Caller,
 ): Promise<Awaited<ReturnType<Coordinate[V]>>> {
   const waits = isWait(verb, args);
-  const asked = waits
-    ? withOptions(verb, args, { ...optionsOf(verb, args), signal: caller.waiting() })
-    : args;
+  const asked = waits ? withOptions(verb, args, waitOf(optionsOf(verb, args), caller)) : args;
   const answer = await callVerb(coordinate, verb, asked);
   const turn = waits ? caller.turn(Array.isArray(answer) ? answer.length : 1) : undefined;
   if (turn !== undefined) await turn;
@@ -47,6 +51,12 @@ export async function serveVerb<V extends Verb>(
     throw new CoordinateError("closed");
   return answer as Awaited<ReturnType<Coordinate[V]>>;
 }
+
+const waitOf = (options: Readonly<Record<string, unknown>>, caller: Caller): object => ({
+  ...options,
+  waitMs: Math.min(options.waitMs as number, maxWaitMs),
+  signal: caller.waiting(),
+});
 
 const isOver = (rows: readonly (WorkUnitRow | null)[], { any }: { any?: unknown }): boolean =>
   any === true ? rows.some(hasEnded) : rows.every(hasEnded);

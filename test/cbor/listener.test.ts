@@ -5,7 +5,7 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, test } from "vitest";
+import { describe, test, vi } from "vitest";
 import {
   connectCbor,
   listenCborRpc,
@@ -290,6 +290,23 @@ describe("the client of the verbs", () => {
       while (engine.waiting > 0) await sleep(1);
       await engine.addWorkUnits("", "s", [{ name: "u" }]);
       assert.equal((await engine.requestAttempts("", { worker: "other" })).length, 1);
+    });
+  });
+
+  test("a long wait is asked for in pieces of ten minutes", async () => {
+    await withServer(async ({ listener, engine, clock }) => {
+      const client = await connectCbor(listener.address);
+      const asked = vi.spyOn(engine, "requestAttempts");
+      const minuteMs = 60_000;
+      const waiting = client.requestAttempts("", { worker: "w", waitMs: 15 * minuteMs });
+      for (const minutes of [10, 5]) {
+        await vi.waitUntil(
+          () => asked.mock.lastCall?.[1].waitMs === minutes * minuteMs && engine.waiting === 1,
+        );
+        clock.advance(minutes * minuteMs);
+      }
+      assert.deepEqual(await waiting, []);
+      await client.close();
     });
   });
 
