@@ -15,7 +15,7 @@ import { guard } from "./guard.ts";
 import { goRoutes } from "./go-routes.ts";
 import { inTurn } from "./in-turn.ts";
 import { callsType, jsonTypes, ndjson, negotiate, wantsPage } from "./media.ts";
-import type { Answered, Call, Route } from "./route.ts";
+import { unansweredStatus, type Answered, type Call, type Route } from "./route.ts";
 import { Turn } from "./turn.ts";
 import { nameFromUrl } from "./url-name.ts";
 import { verbRoutes } from "./verb-routes.ts";
@@ -56,7 +56,7 @@ export interface RestServerOptions {
   /** Ends waits for work and streams of events. */
   stopping?: AbortSignal;
   newRequestId?: () => string;
-  /** Called after every answer. */
+  /** Called once for every request, when it has been answered or its caller has disconnected. */
   onAnswer?: (answered: Answered) => void;
   /** Called for an unexpected error, which is a bug. */
   onBug?: (error: unknown, request: FastifyRequest) => void;
@@ -118,24 +118,19 @@ export function restServer(options: RestServerOptions): RestServer {
   });
   addParsers(app, bodies);
 
-  const { onAnswer } = options;
-  if (onAnswer !== undefined) {
-    app.addHook("onResponse", (request, reply, done) => {
-      onAnswer({
-        id: request.id,
-        method: request.method,
-        path: request.url,
-        route: request.served,
-        ns: request.ns,
-        identity: request.identity,
-        presented: request.headers.authorization !== undefined,
-        address: request.ip,
-        status: reply.statusCode,
-        ms: reply.elapsedTime,
-      });
-      done();
+  const report = (request: FastifyRequest, reply: FastifyReply, began: number): void =>
+    options.onAnswer?.({
+      id: request.id,
+      method: request.method,
+      path: request.url,
+      route: request.served,
+      ns: request.ns,
+      identity: request.identity,
+      presented: request.headers.authorization !== undefined,
+      address: request.ip,
+      status: reply.raw.headersSent ? reply.statusCode : unansweredStatus,
+      ms: performance.now() - began,
     });
-  }
 
   const sendError = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
     const answer = errorAnswer(error) ?? errorAnswer(fromFastify(error)) ?? internalAnswer(request.id);
@@ -151,6 +146,9 @@ export function restServer(options: RestServerOptions): RestServer {
   app.addHook("onRequest", (request, reply, done) => {
     request.response = reply.raw;
     request.turn = large.turnOf(request.raw.socket);
+    const began = performance.now();
+    // not onResponse, which Fastify leaves out if the caller has disconnected: no change may be missing in the audit
+    whenAnswered(reply.raw, () => report(request, reply, began));
     // refused before the body is read: anybody may send one to an unknown path
     if (!request.is404) done();
     else if (app.supportedMethods.includes(request.method))

@@ -63,10 +63,11 @@ const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 
 describe("pipelines", () => {
   /** A server whose `getNamespace` calls end when the test calls `finish`. */
-  async function slow() {
+  async function slow(options: Partial<RestServerOptions> = {}) {
     const running: (() => void)[] = [];
     let started = 0;
     const served = await serve({
+      ...options,
       wrap: (engine) =>
         override(engine, {
           getNamespace: async () => {
@@ -107,6 +108,23 @@ describe("pipelines", () => {
     finish();
     await sleep(50);
     expect(started()).toBe(1);
+  });
+
+  test("every request is reported once, even if its caller disconnects before the answer", async () => {
+    const statuses: number[] = [];
+    const { dial, started, finish } = await slow({ onAnswer: ({ status }) => statuses.push(status) });
+    const [patient, impatient] = [await dial(), await dial()];
+    patient.write(post("get-namespace", "{}"));
+    await vi.waitUntil(() => started() === 1);
+    finish();
+    await vi.waitUntil(() => statuses.length === 1);
+    impatient.write(post("get-namespace", "{}"));
+    await vi.waitUntil(() => started() === 2);
+    impatient.destroy();
+    await vi.waitUntil(() => statuses.length === 2);
+    finish();
+    await sleep(50);
+    expect(statuses).toEqual([200, 499]);
   });
 
   test("a connection that sends a thousand in advance is closed, and others are served", async () => {
