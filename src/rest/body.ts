@@ -96,12 +96,15 @@ export class Bodies {
         resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, length));
       };
       const onError = (error: Error): void => fail(new HttpError("bad_request", error.message));
-      const onClose = (): void =>
-        fail(new HttpError("bad_request", "The connection ended before the body was complete"));
+      const onClose = (): void => fail(incomplete());
       payload.on("data", onData).on("end", onEnd).on("error", onError).on("close", onClose);
     });
   }
 }
+
+/** The caller disconnected while it sent the body. */
+export const incomplete = (): HttpError =>
+  new HttpError("bad_request", "The connection ended before the body was complete");
 
 const tooLarge = (max: number): CoordinateError =>
   new CoordinateError(

@@ -11,6 +11,7 @@ import {
   listen,
   RestClient,
   restServer,
+  streamRoutes,
   type ListenOptions,
   type RestServerOptions,
 } from "../../src/rest/index.ts";
@@ -392,6 +393,26 @@ describe("long bodies", () => {
     socket.write(post("no-such-verb", " ".repeat(100_000) + "{}"));
     await vi.waitUntil(() => heard().includes("No such path"));
     expect(heard()).toMatch(/^HTTP\/1.1 404 /);
+  });
+
+  test("a load whose caller disconnects is no bug", async () => {
+    const bugs: unknown[] = [];
+    const statuses: number[] = [];
+    const { dial } = await serve({
+      routes: streamRoutes(),
+      onAnswer: ({ status }) => statuses.push(status),
+      onBug: (error) => bugs.push(error),
+    });
+    const socket = await dial();
+    socket.write(
+      "POST /v1/namespace/n/work-spec/s/work-units HTTP/1.1\r\nHost: localhost\r\n" +
+        'Content-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n{"name":"u"}\n',
+    );
+    await sleep(50);
+    socket.destroy();
+    await vi.waitUntil(() => statuses.length === 1);
+    await sleep(50);
+    expect(bugs).toEqual([]);
   });
 
   test("a key of the envelope that is there twice", async () => {
