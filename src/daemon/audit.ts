@@ -114,8 +114,13 @@ export class Audit {
   #open(): WriteStream {
     if (this.#stream !== null) return this.#stream;
     makeDirectory(path.dirname(this.#file));
-    this.#stream = createWriteStream(this.#file, { flags: "a", mode: 0o600 });
-    return this.#stream.on("error", this.#onError);
+    const stream = createWriteStream(this.#file, { flags: "a", mode: 0o600 });
+    stream.on("error", (error) => {
+      // a stream that failed drops all further lines; the next one opens the file again
+      if (this.#stream === stream) this.#stream = null;
+      this.#onError(error);
+    });
+    return (this.#stream = stream);
   }
 
   #isChange({ scope, method, id }: Route): boolean {
