@@ -51,6 +51,8 @@ export interface ConnectionOptions {
   /** Called when requests are in progress, and when none are. */
   readonly onBusy: () => void;
   readonly onIdle: () => void;
+  /** Called for each request that is refused because the peer has sent no valid token. */
+  readonly onRefused: (method: string) => void;
   /** Called for an unexpected error, of which the peer gets no details. */
   readonly onBug: (error: unknown, method: string) => void;
   /** Called when the peer sent something that is not a request. */
@@ -248,6 +250,7 @@ export class Connection {
       return;
     }
     if (!this.#admitted && this.#options.wantsToken()) {
+      this.#options.onRefused(method ?? "");
       this.#refuse(request, needsToken(), method?.startsWith(verbPrefix) === true);
       return;
     }
@@ -343,6 +346,7 @@ export class Connection {
       }
       this.#answer(request, (to) => to.null());
     } catch (error) {
+      this.#options.onRefused(authenticateMethod);
       this.#refuse(request, error, true);
     }
   }

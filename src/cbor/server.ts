@@ -66,6 +66,8 @@ export interface CborRpcOptions {
   watch?: (coordinate: Coordinate, address: string, tokenId: string | null) => Coordinate;
   /** How long accepted requests may take when the listener is closed; 5 s by default. */
   graceMs?: number;
+  /** Called for each call that is refused because its connection has sent no valid token. */
+  onRefused?: (method: string, address: string) => void;
   onBug?: (error: unknown, method: string) => void;
   onMalformed?: (error: MalformedError) => void;
 }
@@ -152,6 +154,7 @@ export async function listenCborRpc(
       large,
       onBusy: () => limiter.busy(raw),
       onIdle: () => limiter.idle(raw),
+      onRefused: (method) => options.onRefused?.(method, address),
       onBug: options.onBug ?? (() => undefined),
       onMalformed: options.onMalformed ?? (() => undefined),
       reset: () => reset(raw),

@@ -68,17 +68,23 @@ export class Audit {
   watch(coordinate: Coordinate, address: string, token: string | null): Coordinate {
     return around(coordinate, async (action, [namespace], next) => {
       const { scope } = verbs[action];
-      if (scope === "read" || (scope === "work" && !this.#all)) return next();
+      const isChange = scope === "write" || scope === "admin" || (scope === "work" && this.#all);
       const note = (status: number): void => this.#write({ token, address, namespace, action, status });
       try {
         const answer = await next();
-        note(200);
+        if (isChange) note(200);
         return answer;
       } catch (error) {
-        note(isCoordinateError(error) ? error.status : 500);
+        const status = isCoordinateError(error) ? error.status : 500;
+        if (isChange || status === 401 || status === 403) note(status);
         throw error;
       }
     });
+  }
+
+  /** Logs a call of CBOR-RPC that was refused because its connection has sent no valid token. */
+  refused(method: string, address: string): void {
+    this.#write({ address, namespace: "", action: method.slice(0, longest), status: 401 });
   }
 
   #write(line: {

@@ -274,7 +274,7 @@ async function listenRpc(
     clock,
     graceMs: config.graceMs,
     ...(engine !== null && { archive: () => engine.sweep() }),
-    ...(audit !== null && { watch: audit.watch.bind(audit) }),
+    ...(audit !== null && { watch: audit.watch.bind(audit), onRefused: audit.refused.bind(audit) }),
     onBug: (error, method) => log.error({ method, err: error }, "a CBOR-RPC request failed: this is a bug"),
     onMalformed: (error) =>
       log.warn({ reason: error.message }, "closed a CBOR-RPC connection that sent no message"),

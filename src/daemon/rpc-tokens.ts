@@ -18,7 +18,7 @@ export const rpcTokens = (tokens: TokenAccess): RpcTokens => ({
       try {
         return tokens.identityOf(token, address);
       } catch (error) {
-        throw error instanceof HttpError ? refused(error.message) : error;
+        throw error instanceof HttpError ? new RefusedToken(401, error.message) : error;
       }
     };
     const { id } = identify();
@@ -28,13 +28,28 @@ export const rpcTokens = (tokens: TokenAccess): RpcTokens => ({
       const scope = scopeOf(verb, args);
       const ns = verbs[verb].namespace !== "none" && typeof args[0] === "string" ? args[0] : null;
       if (identity.may(scope, ns)) return next();
-      throw refused(`it needs scope ${scope} in ${ns === null ? "all namespaces" : "that namespace"}`);
+      throw new RefusedToken(
+        403,
+        `it needs scope ${scope} in ${ns === null ? "all namespaces" : "that namespace"}`,
+      );
     });
     return { coordinate: limited, id };
   },
 });
 
-const refused = (why: string): CoordinateError => new CoordinateError("bad_argument", `token: ${why}`);
+/** To callers this is `bad_argument`. The status is that of the same refusal over REST, for the audit. */
+class RefusedToken extends CoordinateError {
+  readonly #status: 401 | 403;
+
+  constructor(status: 401 | 403, why: string) {
+    super("bad_argument", `token: ${why}`);
+    this.#status = status;
+  }
+
+  override get status(): number {
+    return this.#status;
+  }
+}
 
 /** The scope of a verb. Setting a worker's desired state needs scope `write`. */
 function scopeOf(verb: Verb, args: readonly unknown[]): VerbScope {

@@ -612,14 +612,23 @@ describe("the daemon", () => {
     expect(await everything.listNamespaces()).not.toEqual([]);
     await python.call("coordinate.authenticate", admin.token);
     expect(await python.shown("list_work_specs", {})).toBe("[[], None]");
-    const added = () =>
+    const logged = () =>
       readFileSync(path.join(dataDir, "audit.log"), "utf8")
+        .trim()
         .split("\n")
-        .filter((line) => line.includes('"addWorkUnits"'))
-        .map((line) => JSON.parse(line) as { token: string; status: number });
-    await expect.poll(added).toMatchObject([
-      { token: reader.row.id, status: 400 },
-      { token: admin.row.id, status: 200 },
+        .map((line) => JSON.parse(line) as { request: string | null })
+        .filter(({ request }) => request === null);
+    await expect.poll(logged).toMatchObject([
+      { action: "coordinate.tally", token: null, status: 401, address: "127.0.0.1" },
+      { action: "coordinate.tally", token: null, status: 401 },
+      { action: "list_work_specs", token: null, status: 401 },
+      { action: "coordinate.authenticate", token: null, status: 401 },
+      { action: "coordinate.authenticate", token: null, status: 401 },
+      { action: "addWorkUnits", token: reader.row.id, namespace: "n", status: 403 },
+      { action: "listWorkSpecs", token: reader.row.id, namespace: "other", status: 403 },
+      { action: "listNamespaces", token: reader.row.id, status: 403 },
+      { action: "updateWorkers", token: worker.row.id, status: 403 },
+      { action: "addWorkUnits", token: admin.row.id, status: 200 },
     ]);
 
     // revoking a token also affects open connections
