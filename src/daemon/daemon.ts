@@ -20,17 +20,18 @@ import {
   type Coordinate,
 } from "../core/index.ts";
 import {
+  anybody,
   coalesce,
   EventLog,
   eventRoutes,
   HttpError,
   listen,
   observe,
-  openAccess,
   openApi,
   restServer,
   streamRoutes,
   type Access,
+  type Identity,
   type Listener,
   type ListenOptions,
   type Answered,
@@ -304,11 +305,13 @@ function requestIds(): () => string {
 
 function accessOf(config: Config, tokens: TokenAccess): Access {
   const limit = config.requestsPerSecond > 0 ? new RateLimit(config.requestsPerSecond) : null;
+  // checked each time: as soon as the first token is created, every caller needs one
+  const isOpen = (): boolean => !tokens.required;
+  const anybodyYet: Identity = { ...anybody, may: isOpen, somewhere: isOpen };
   return {
     identify: (request) => {
-      // checked each time: as soon as the first token is created, every caller needs one
       const { required } = tokens;
-      const identity = required ? tokens.identify(request) : openAccess.identify(request);
+      const identity = required ? tokens.identify(request) : anybodyYet;
       limit?.take(required ? identity.id : request.ip);
       return identity;
     },

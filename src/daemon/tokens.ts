@@ -117,6 +117,14 @@ export interface TokenAccessOptions {
   onError?: (error: unknown) => void;
 }
 
+interface KnownToken {
+  token: StoredToken;
+  hash: Buffer;
+  rights: Pick<Identity, "may" | "somewhere">;
+  /** Has the rights as long as the token is valid. */
+  identity: Identity;
+}
+
 /**
  * Identifies callers by the tokens of a file. A file that can no longer be used has no valid tokens. It does not open the
  * daemon: a deleted file, a failed mount or a typing mistake must not give everyone full access.
@@ -126,7 +134,7 @@ export class TokenAccess implements Access {
   readonly #now: () => number;
   readonly #onError: (error: unknown) => void;
   readonly #failures: Failures;
-  #tokens = new Map<string, { token: StoredToken; hash: Buffer; identity: Identity }>();
+  #tokens = new Map<string, KnownToken>();
   #required = false;
   /** Identifies the content that was read last; null if it must be read again. */
   #version: string | null = null;
@@ -154,19 +162,34 @@ export class TokenAccess implements Access {
 
   /** The identity of a token. Throws an `HttpError` for an unknown token. */
   identityOf(token: string, address: string): Identity {
-    this.#refresh();
     const match = tokenText.exec(token);
-    const known = match === null ? undefined : this.#tokens.get(match[1] ?? "");
+    const known = this.#valid(match?.[1] ?? "");
     // the same work for an unknown id, so that the time it takes reveals nothing
     const same = timingSafeEqual(hashOf(match?.[2] ?? ""), known?.hash ?? nothing);
-    if (known !== undefined && same && (known.token.expires === 0 || known.token.expires > this.#now()))
-      return known.identity;
+    if (known !== undefined && same) return known.identity;
     const wait = this.#failures.count(address);
     if (wait > 0)
       throw new HttpError("too_many_requests", "Too many wrong tokens", { "retry-after": String(wait) });
     throw new HttpError("unauthorized", "This needs a token", {
       "www-authenticate": 'Bearer realm="coordinate"',
     });
+  }
+
+  #valid(id: string): KnownToken | undefined {
+    this.#refresh();
+    const known = this.#tokens.get(id);
+    const isValid = known !== undefined && (known.token.expires === 0 || known.token.expires > this.#now());
+    return isValid ? known : undefined;
+  }
+
+  #known(token: StoredToken): KnownToken {
+    const { id } = token;
+    const identity: Identity = {
+      id,
+      may: (scope, ns) => this.#valid(id)?.rights.may(scope, ns) === true,
+      somewhere: (scope) => this.#valid(id)?.rights.somewhere(scope) === true,
+    };
+    return { token, hash: Buffer.from(token.hash, "hex"), rights: rightsOf(token), identity };
   }
 
   #refresh(): void {
@@ -192,12 +215,7 @@ export class TokenAccess implements Access {
     const version = stat === undefined ? "" : `${stat.ino} ${stat.mtimeMs} ${stat.size}`;
     if (version === this.#version) return;
     const tokens = read(this.#file);
-    this.#tokens = new Map(
-      tokens.map((token) => [
-        token.id,
-        { token, hash: Buffer.from(token.hash, "hex"), identity: identityOf(token) },
-      ]),
-    );
+    this.#tokens = new Map(tokens.map((token) => [token.id, this.#known(token)]));
     this.#required ||= tokens.length > 0;
     this.#version = version;
   }
@@ -215,14 +233,13 @@ function presented(header: string | undefined): string | undefined {
   return pair.slice(pair.indexOf(":") + 1);
 }
 
-function identityOf({ id, grants }: StoredToken): Identity {
+function rightsOf({ grants }: StoredToken): KnownToken["rights"] {
   const byNamespace = new Map<string, Scope[]>();
   for (const { namespace, scopes: granted } of grants) {
     byNamespace.set(namespace, [...(byNamespace.get(namespace) ?? []), ...granted]);
   }
   const everywhere = byNamespace.get("*") ?? [];
   return {
-    id,
     may: (scope, ns) =>
       includesScope(everywhere, scope) || (ns !== null && includesScope(byNamespace.get(ns) ?? [], scope)),
     somewhere: (scope) => [...byNamespace.values()].some((granted) => includesScope(granted, scope)),

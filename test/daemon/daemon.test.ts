@@ -200,6 +200,22 @@ describe("tokens", () => {
     expect(admits()).toBe(true);
   });
 
+  test("a caller that was identified has its rights as long as its token is valid", () => {
+    const file = path.join(fresh(), "tokens.json");
+    let now = 1000;
+    const { token, row } = createToken(file, { name: "a", grants: all });
+    const { token: short } = createToken(file, { name: "b", grants: all, expires: 5000 });
+    const access = new TokenAccess(file, { now: () => now });
+    const identities = [token, short].map((one) => access.identityOf(one, ""));
+    const rights = (): boolean[] => identities.map((one) => one.may("read", "n") && one.somewhere("read"));
+    expect(rights()).toEqual([true, true]);
+    now = 5000;
+    expect(rights()).toEqual([true, false]);
+    revokeToken(file, row.id);
+    now = 6000;
+    expect(rights()).toEqual([false, false]);
+  });
+
   test("a token file that cannot be used closes a daemon that had none, and is logged", async () => {
     const dataDir = fresh();
     const file = path.join(dataDir, "tokens.json");

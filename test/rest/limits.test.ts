@@ -469,6 +469,19 @@ describe("events", () => {
     stop.abort();
   });
 
+  test("a watcher whose token was revoked is disconnected", async () => {
+    let isValid = true;
+    const identity = { id: "t", may: () => isValid, somewhere: () => isValid };
+    const log = new EventLog();
+    const { dial } = await serve({ access: { identify: () => identity }, routes: eventRoutes(log, 20) });
+    const socket = await dial();
+    const heard = hear(socket);
+    socket.write("GET /v1/namespace/n/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    await vi.waitUntil(() => heard().includes(": ping"));
+    isValid = false;
+    await vi.waitUntil(() => socket.closed && log.watchers === 0);
+  });
+
   test("a watcher who does not read is sent no more than a piece", async () => {
     const log = new EventLog();
     const { dial } = await serve({ routes: eventRoutes(log) });
