@@ -61,6 +61,26 @@ const waitOf = (options: Readonly<Record<string, unknown>>, caller: Caller): obj
 const isOver = (rows: readonly (WorkUnitRow | null)[], { any }: { any?: unknown }): boolean =>
   any === true ? rows.some(hasEnded) : rows.every(hasEnded);
 
+/** Waits whose answer can be withheld: units that were added or messages that were taken would be lost to their caller. */
+const withheld: ReadonlySet<Verb> = new Set<Verb>(["requestAttempts", "awaitWorkUnits"]);
+
+/** Calls `check` after a wait, since a caller may lose its rights meanwhile. If it throws, attempts are given back. */
+export async function checkAfterWait(
+  coordinate: Coordinate,
+  verb: Verb,
+  args: readonly unknown[],
+  answer: unknown,
+  check: () => void,
+): Promise<void> {
+  if (!withheld.has(verb) || !isWait(verb, args)) return;
+  try {
+    check();
+  } catch (error) {
+    if (verb === "requestAttempts") await giveBack(coordinate, String(args[0]), answer as AttemptRow[]);
+    throw error;
+  }
+}
+
 async function giveBack(coordinate: Coordinate, ns: string, attempts: readonly AttemptRow[]): Promise<void> {
   if (attempts.length === 0) return;
   await coordinate.settleAttempts(

@@ -2,6 +2,7 @@
 import type { RpcTokens } from "../cbor/index.ts";
 import {
   around,
+  checkAfterWait,
   CoordinateError,
   verbs,
   type Verb,
@@ -22,16 +23,21 @@ export const rpcTokens = (tokens: TokenAccess): RpcTokens => ({
       }
     };
     const { id } = identify();
-    const limited = around(coordinate, async (verb, args, next) => {
-      // checked on every call: a revoked or expired token must stop working on open connections, too
-      const identity = identify();
+    const check = (verb: Verb, args: readonly unknown[]): void => {
       const scope = scopeOf(verb, args);
       const ns = verbs[verb].namespace !== "none" && typeof args[0] === "string" ? args[0] : null;
-      if (identity.may(scope, ns)) return next();
+      if (identify().may(scope, ns)) return;
       throw new RefusedToken(
         403,
         `it needs scope ${scope} in ${ns === null ? "all namespaces" : "that namespace"}`,
       );
+    };
+    const limited = around(coordinate, async (verb, args, next) => {
+      // checked on every call: a revoked or expired token must stop working on open connections, too
+      check(verb, args);
+      const answer = await next();
+      await checkAfterWait(coordinate, verb, args, answer, () => check(verb, args));
+      return answer;
     });
     return { coordinate: limited, id };
   },

@@ -216,6 +216,32 @@ describe("tokens", () => {
     expect(rights()).toEqual([false, false]);
   });
 
+  test.each(["REST", "CBOR-RPC"])(
+    "a token that is revoked during a wait gets no work over %s",
+    async (over) => {
+      const dataDir = fresh();
+      const file = path.join(dataDir, "tokens.json");
+      const admin = createToken(file, { name: "a", grants: all });
+      const worker = createToken(file, { name: "w", grants: [{ namespace: "n", scopes: ["work"] }] });
+      const daemon = await start({ dataDir, cborrpc: "127.0.0.1:0", cborrpcTokens: true });
+      const operator = clientOf(daemon, admin.token);
+      await operator.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
+      const rpc = await connectCbor(daemon.urls[1]!.slice("cbor-rpc://".length), { token: worker.token });
+      undo.push(() => rpc.close());
+      const rest = clientOf(daemon, worker.token);
+      const waiting = (over === "REST" ? rest : rpc).requestAttempts("n", { worker: "w", waitMs: 60_000 });
+      const refused = expect(waiting).rejects.toThrow(/needs a token/);
+      const headers = { authorization: `Bearer ${admin.token}` };
+      const metrics = async () => (await fetch(`${daemon.urls[0]}/metrics`, { headers })).text();
+      await expect.poll(metrics).toMatch(/^coordinate_waiting_requests 1$/m);
+      revokeToken(file, worker.row.id);
+      await expect.poll(() => status(rest.tally("n")), { timeout: 4000 }).toBe(401);
+      await operator.addWorkUnits("n", "s", [{ name: "u" }]);
+      await refused;
+      expect(await operator.getWorkUnits("n", "s", ["u"])).toMatchObject([{ status: "available" }]);
+    },
+  );
+
   test("a token file that cannot be used closes a daemon that had none, and is logged", async () => {
     const dataDir = fresh();
     const file = path.join(dataDir, "tokens.json");
