@@ -58,8 +58,7 @@ class CborLink implements Link {
   readonly newId = randomUUID;
   readonly retries: number;
   readonly backoffMs: number;
-  /** A wait does not block the connection, however long it is. */
-  readonly longestWaitMs = Infinity;
+  readonly longestWaitMs = 600_000;
   readonly #at: ReturnType<typeof readAddress>;
   readonly #options: CborClientOptions;
   readonly #waiting = new Map<number, Waiting>();

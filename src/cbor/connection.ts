@@ -51,6 +51,8 @@ export interface ConnectionOptions {
   /** Called when requests are in progress, and when none are. */
   readonly onBusy: () => void;
   readonly onIdle: () => void;
+  /** Called for each request that is refused because the peer has sent no valid token. */
+  readonly onRefused: (method: string) => void;
   /** Called for an unexpected error, of which the peer gets no details. */
   readonly onBug: (error: unknown, method: string) => void;
   /** Called when the peer sent something that is not a request. */
@@ -248,6 +250,7 @@ export class Connection {
       return;
     }
     if (!this.#admitted && this.#options.wantsToken()) {
+      this.#options.onRefused(method ?? "");
       this.#refuse(request, needsToken(), method?.startsWith(verbPrefix) === true);
       return;
     }
@@ -343,6 +346,7 @@ export class Connection {
       }
       this.#answer(request, (to) => to.null());
     } catch (error) {
+      this.#options.onRefused(authenticateMethod);
       this.#refuse(request, error, true);
     }
   }
@@ -444,6 +448,8 @@ class VerbCaller implements Caller {
   }
 
   waiting(): AbortSignal {
+    // it would replace the first one, which could then not be ended, not even with the connection
+    if (this.#waits.has(this.#id)) throw badArgument("id: another request with this id is waiting");
     this.#wait = new AbortController();
     this.#waits.set(this.#id, this.#wait);
     if (this.hasHungUp() || this.isStopping()) this.#wait.abort();
@@ -460,7 +466,7 @@ class VerbCaller implements Caller {
 
   /** Called when the request is answered. The wait of another request with the same id goes on. */
   done(): void {
-    if (this.#wait !== undefined && this.#waits.get(this.#id) === this.#wait) this.#waits.delete(this.#id);
+    if (this.#wait !== undefined) this.#waits.delete(this.#id);
   }
 }
 

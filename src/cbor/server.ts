@@ -66,6 +66,8 @@ export interface CborRpcOptions {
   watch?: (coordinate: Coordinate, address: string, tokenId: string | null) => Coordinate;
   /** How long accepted requests may take when the listener is closed; 5 s by default. */
   graceMs?: number;
+  /** Called for each call that is refused because its connection has sent no valid token. */
+  onRefused?: (method: string, address: string) => void;
   onBug?: (error: unknown, method: string) => void;
   onMalformed?: (error: MalformedError) => void;
 }
@@ -152,13 +154,18 @@ export async function listenCborRpc(
       large,
       onBusy: () => limiter.busy(raw),
       onIdle: () => limiter.idle(raw),
+      onRefused: (method) => options.onRefused?.(method, address),
       onBug: options.onBug ?? (() => undefined),
       onMalformed: options.onMalformed ?? (() => undefined),
       reset: () => reset(raw),
     });
     open.set(raw, connection);
   };
-  const isAllowed = allowList(options.allow ?? []);
+  const inList = allowList(options.allow ?? []);
+  // The mode of its file decides who may open a Unix socket. A TCP connection without an address was reset before it was
+  // accepted, but its requests can still be read.
+  const isAllowed = ({ remoteAddress }: Socket): boolean =>
+    "path" in at || (remoteAddress !== undefined && inList(remoteAddress));
   const server = makeServer(options.tls, serve);
   server.on("connection", (raw: Socket) => {
     if (!isAllowed(raw)) reset(raw);
@@ -211,8 +218,8 @@ function makeServer(tls: TlsOptions | undefined, serve: (socket: Socket, raw: So
   return server;
 }
 
-/** Unix sockets have no address and are always allowed: the mode of the file decides who may open it. */
-function allowList(entries: readonly string[]): (socket: Socket) => boolean {
+/** Whether an address may connect: any may if there are no entries. */
+function allowList(entries: readonly string[]): (address: string) => boolean {
   if (entries.length === 0) return () => true;
   const list = new BlockList();
   for (const entry of entries) {
@@ -224,10 +231,9 @@ function allowList(entries: readonly string[]): (socket: Socket) => boolean {
       throw badArgument(`allow: expected an address or a network such as 10.0.0.0/8, got ${entry}`);
     list.addSubnet(address, length, family === 4 ? "ipv4" : "ipv6");
   }
-  return ({ remoteAddress }) => {
-    if (remoteAddress === undefined) return true;
+  return (given) => {
     // an IPv6 socket shows a caller over IPv4 as ::ffff:10.0.0.5
-    const address = remoteAddress.replace(/^::ffff:(?=\d+\.)/, "");
+    const address = given.replace(/^::ffff:(?=\d+\.)/, "");
     return list.check(address, isIP(address) === 4 ? "ipv4" : "ipv6");
   };
 }

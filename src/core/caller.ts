@@ -19,6 +19,12 @@ export interface Caller {
   isStopping(): boolean;
 }
 
+/**
+ * A longer wait ends after this time, as if the caller had asked for no more. A caller that vanished without closing its connection
+ * must not wait for ever. Our clients never notice: they ask again every ten minutes.
+ */
+const maxWaitMs = 3_600_000;
+
 export async function serveVerb<V extends Verb>(
   coordinate: Coordinate,
   verb: V,
@@ -26,9 +32,7 @@ export async function serveVerb<V extends Verb>(
   caller: Caller,
 ): Promise<Awaited<ReturnType<Coordinate[V]>>> {
   const waits = isWait(verb, args);
-  const asked = waits
-    ? withOptions(verb, args, { ...optionsOf(verb, args), signal: caller.waiting() })
-    : args;
+  const asked = waits ? withOptions(verb, args, waitOf(optionsOf(verb, args), caller)) : args;
   const answer = await callVerb(coordinate, verb, asked);
   const turn = waits ? caller.turn(Array.isArray(answer) ? answer.length : 1) : undefined;
   if (turn !== undefined) await turn;
@@ -48,8 +52,34 @@ export async function serveVerb<V extends Verb>(
   return answer as Awaited<ReturnType<Coordinate[V]>>;
 }
 
+const waitOf = (options: Readonly<Record<string, unknown>>, caller: Caller): object => ({
+  ...options,
+  waitMs: Math.min(options.waitMs as number, maxWaitMs),
+  signal: caller.waiting(),
+});
+
 const isOver = (rows: readonly (WorkUnitRow | null)[], { any }: { any?: unknown }): boolean =>
   any === true ? rows.some(hasEnded) : rows.every(hasEnded);
+
+/** Waits whose answer can be withheld: units that were added or messages that were taken would be lost to their caller. */
+const withheld: ReadonlySet<Verb> = new Set<Verb>(["requestAttempts", "awaitWorkUnits"]);
+
+/** Calls `check` after a wait, since a caller may lose its rights meanwhile. If it throws, attempts are given back. */
+export async function checkAfterWait(
+  coordinate: Coordinate,
+  verb: Verb,
+  args: readonly unknown[],
+  answer: unknown,
+  check: () => void,
+): Promise<void> {
+  if (!withheld.has(verb) || !isWait(verb, args)) return;
+  try {
+    check();
+  } catch (error) {
+    if (verb === "requestAttempts") await giveBack(coordinate, String(args[0]), answer as AttemptRow[]);
+    throw error;
+  }
+}
 
 async function giveBack(coordinate: Coordinate, ns: string, attempts: readonly AttemptRow[]): Promise<void> {
   if (attempts.length === 0) return;

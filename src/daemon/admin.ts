@@ -18,6 +18,7 @@ interface AuditRow {
   action: string | null;
   path: string | null;
   status: number;
+  count?: number;
 }
 
 /** The newest lines first. `next` is the cursor of older lines, null at the beginning of the file. */
@@ -90,6 +91,7 @@ const auditRow = shape.object<AuditRow>({
   action: shape.nullable(shape.text()),
   path: shape.nullable(shape.text()),
   status: shape.integer,
+  count: shape.maybe(shape.integer),
 });
 
 const mayAll = ({ grants, expires }: TokenRow, now: number): boolean =>

@@ -4,6 +4,7 @@ import path from "node:path";
 import { around, isCoordinateError, verbs, type BreakerEvent, type Coordinate } from "../core/index.ts";
 import type { Answered, Route } from "../rest/index.ts";
 import { makeDirectory } from "./make-directory.ts";
+import { Refusals } from "./refusals.ts";
 
 /** Longer strings are truncated. */
 const longest = 200;
@@ -17,11 +18,26 @@ export interface AuditOptions {
   onError: (error: unknown) => void;
 }
 
+interface Line {
+  request?: string;
+  token?: string | null;
+  address: string;
+  namespace: unknown;
+  action: string | null;
+  path?: string;
+  status: number;
+  /** Of a line that stands for several requests. */
+  count?: number;
+}
+
 export class Audit {
   readonly #file: string;
   readonly #all: boolean;
   readonly #wanted: () => boolean;
   readonly #onError: (error: unknown) => void;
+  readonly #refusals = new Refusals((address, count) =>
+    this.#write({ address, namespace: "", action: "refused", status: 401, count }),
+  );
   #stream: WriteStream | null = null;
 
   constructor(file: string, { all, wanted, onError }: AuditOptions) {
@@ -37,7 +53,7 @@ export class Audit {
       // the dashboard uses this route to find out whether to sign in: not an attempt to log
       (presented || route?.id !== "session");
     if (!refused && (route === null || !this.#isChange(route))) return;
-    this.#write({
+    const line: Line = {
       request: id,
       token: identity?.id ?? null,
       address,
@@ -46,7 +62,9 @@ export class Audit {
       // without the query: a client may have put a token there
       path: (path.split("?", 1)[0] ?? "").slice(0, longest),
       status,
-    });
+    };
+    if (refused && identity === null) this.#writeRefusal(line);
+    else this.#write(line);
   }
 
   /** Logs that the breaker of a work spec tripped or closed. */
@@ -68,30 +86,38 @@ export class Audit {
   watch(coordinate: Coordinate, address: string, token: string | null): Coordinate {
     return around(coordinate, async (action, [namespace], next) => {
       const { scope } = verbs[action];
-      if (scope === "read" || (scope === "work" && !this.#all)) return next();
-      const note = (status: number): void => this.#write({ token, address, namespace, action, status });
+      const isChange = scope === "write" || scope === "admin" || (scope === "work" && this.#all);
+      const note = (status: number): void => {
+        const line: Line = { token, address, namespace, action, status };
+        if (status === 401) this.#writeRefusal(line);
+        else this.#write(line);
+      };
       try {
         const answer = await next();
-        note(200);
+        if (isChange) note(200);
         return answer;
       } catch (error) {
-        note(isCoordinateError(error) ? error.status : 500);
+        const status = isCoordinateError(error) ? error.status : 500;
+        if (isChange || status === 401 || status === 403) note(status);
         throw error;
       }
     });
   }
 
-  #write(line: {
-    request?: string;
-    token?: string | null;
-    address: string;
-    namespace: unknown;
-    action: string | null;
-    path?: string;
-    status: number;
-  }): void {
+  /** Logs a call of CBOR-RPC that was refused because its connection has sent no valid token. */
+  refused(method: string, address: string): void {
+    this.#writeRefusal({ address, namespace: "", action: method.slice(0, longest), status: 401 });
+  }
+
+  /** Writes the refusal of a caller without a valid token, or only counts it. */
+  #writeRefusal(line: Line): void {
+    if (this.#wanted() && this.#refusals.count(line.address, this.#stream?.writableNeedDrain === true))
+      this.#write(line);
+  }
+
+  #write(line: Line): void {
     if (!this.#wanted()) return;
-    const { request = null, token = null, address, namespace, action, path: at = null, status } = line;
+    const { request = null, token = null, address, namespace, action, path: at = null, status, count } = line;
     const ns = typeof namespace === "string" ? namespace.slice(0, longest) : "";
     const row = {
       time: new Date().toISOString(),
@@ -102,6 +128,7 @@ export class Audit {
       action,
       path: at,
       status,
+      count,
     };
     try {
       this.#open().write(JSON.stringify(row) + "\n");
@@ -114,8 +141,13 @@ export class Audit {
   #open(): WriteStream {
     if (this.#stream !== null) return this.#stream;
     makeDirectory(path.dirname(this.#file));
-    this.#stream = createWriteStream(this.#file, { flags: "a", mode: 0o600 });
-    return this.#stream.on("error", this.#onError);
+    const stream = createWriteStream(this.#file, { flags: "a", mode: 0o600 });
+    stream.on("error", (error) => {
+      // a stream that failed drops all further lines; the next one opens the file again
+      if (this.#stream === stream) this.#stream = null;
+      this.#onError(error);
+    });
+    return (this.#stream = stream);
   }
 
   #isChange({ scope, method, id }: Route): boolean {
@@ -125,6 +157,7 @@ export class Audit {
   }
 
   async close(): Promise<void> {
+    this.#refusals.flush();
     const stream = this.#stream;
     if (stream !== null) await new Promise<void>((resolve) => stream.end(() => resolve()));
   }

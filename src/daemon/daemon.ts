@@ -20,17 +20,18 @@ import {
   type Coordinate,
 } from "../core/index.ts";
 import {
+  anybody,
   coalesce,
   EventLog,
   eventRoutes,
   HttpError,
   listen,
   observe,
-  openAccess,
   openApi,
   restServer,
   streamRoutes,
   type Access,
+  type Identity,
   type Listener,
   type ListenOptions,
   type Answered,
@@ -66,7 +67,9 @@ export async function startDaemon(
   log: Logger = makeLog(config.logLevel, config.logFormat),
 ): Promise<Daemon> {
   const file = tokensFileOf(config);
-  const tokens = await openStep(`--tokens ${file}`, async () => new TokenAccess(file));
+  const onError = (error: unknown): void =>
+    log.error({ err: error }, "the token file cannot be used: no token is valid until it is repaired");
+  const tokens = await openStep(`--tokens ${file}`, async () => new TokenAccess(file, { onError }));
   const addresses = config.http.map((text) => readAddress("--http", text));
   checkExposure(config, addresses, tokens);
   const where =
@@ -150,7 +153,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     ...(dashboard === null ? [] : [dashboard.route, ...docsRoutes]),
     sessionRoute({
       store: backend.kind,
-      secured: () => !tokens.isEmpty,
+      secured: () => tokens.required,
       now: () => clock.now(),
       metrics: config.metrics,
     }),
@@ -178,7 +181,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
     onBug: (error, request) =>
       log.error({ request: request.id, err: error }, "a request failed: this is a bug"),
   });
-  document = JSON.stringify(openApi(routes, { version, secured: !tokens.isEmpty }));
+  document = JSON.stringify(openApi(routes, { version, secured: tokens.required }));
   undo.push(() => app.close());
 
   const listeners: Listener[] = [];
@@ -207,7 +210,7 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
         );
   if (rpc !== null) undo.push(() => rpc.close());
   const distinguished = config.cborrpcTokens || (config.cborrpcTls && config.tlsClientCa !== "");
-  if (rpc !== null && !tokens.isEmpty && !distinguished)
+  if (rpc !== null && tokens.required && !distinguished)
     log.warn(
       { cborrpc: rpc.address },
       "CBOR-RPC requires no tokens: anyone who can connect has full access; see --cborrpc-tokens, --cborrpc-allow and --tls-client-ca",
@@ -272,7 +275,7 @@ async function listenRpc(
     clock,
     graceMs: config.graceMs,
     ...(engine !== null && { archive: () => engine.sweep() }),
-    ...(audit !== null && { watch: audit.watch.bind(audit) }),
+    ...(audit !== null && { watch: audit.watch.bind(audit), onRefused: audit.refused.bind(audit) }),
     onBug: (error, method) => log.error({ method, err: error }, "a CBOR-RPC request failed: this is a bug"),
     onMalformed: (error) =>
       log.warn({ reason: error.message }, "closed a CBOR-RPC connection that sent no message"),
@@ -302,11 +305,14 @@ function requestIds(): () => string {
 
 function accessOf(config: Config, tokens: TokenAccess): Access {
   const limit = config.requestsPerSecond > 0 ? new RateLimit(config.requestsPerSecond) : null;
+  // checked each time: as soon as the first token is created, every caller needs one
+  const isOpen = (): boolean => !tokens.required;
+  const anybodyYet: Identity = { ...anybody, may: isOpen, somewhere: isOpen };
   return {
     identify: (request) => {
-      // checked each time: as soon as the first token is created, every caller needs one
-      const identity = tokens.isEmpty ? openAccess.identify(request) : tokens.identify(request);
-      limit?.take(tokens.isEmpty ? request.ip : identity.id);
+      const { required } = tokens;
+      const identity = required ? tokens.identify(request) : anybodyYet;
+      limit?.take(required ? identity.id : request.ip);
       return identity;
     },
   };
@@ -319,10 +325,10 @@ const auditFileOf = ({ dataDir }: Config): string => path.join(dataDir, "audit.l
 function openAudit(config: Config, tokens: TokenAccess, log: Logger): Audit | null {
   if (config.audit === "off") return null;
   // fails at the start, not at the first line, if the directory cannot be made
-  if (!tokens.isEmpty) makeDirectory(config.dataDir);
+  if (tokens.required) makeDirectory(config.dataDir);
   return new Audit(auditFileOf(config), {
     all: config.audit === "all",
-    wanted: () => !tokens.isEmpty,
+    wanted: () => tokens.required,
     onError: (error) => log.error({ err: error }, "the audit log cannot be written"),
   });
 }
@@ -356,7 +362,7 @@ function checkExposure(
   const exposed = addresses.filter(({ host }) => !isLoopback(host));
   if (exposed.length === 0 || config.insecure) return;
   const missing = [
-    ...(tokens.isEmpty ? ["tokens (coordinate token create)"] : []),
+    ...(tokens.required ? [] : ["tokens (coordinate token create)"]),
     ...(config.tlsCert === "" ? ["--tls-cert and --tls-key"] : []),
   ];
   if (missing.length === 0) return;
@@ -371,7 +377,7 @@ function checkRpcExposure(config: Config, tokens: TokenAccess): void {
   if (config.cborrpcTls && config.tlsCert === "")
     throw new ConfigError("--cborrpc-tls needs --tls-cert and --tls-key");
   const { host } = readAddress("--cborrpc", config.cborrpc);
-  const distinguished = config.tlsClientCa !== "" || (config.cborrpcTokens && !tokens.isEmpty);
+  const distinguished = config.tlsClientCa !== "" || (config.cborrpcTokens && tokens.required);
   if (isLoopback(host) || config.insecure || (config.cborrpcTls && distinguished)) return;
   throw new ConfigError(
     `--cborrpc ${config.cborrpc} is reachable from other machines: this needs --cborrpc-tls, and --tls-client-ca or --cborrpc-tokens with tokens (coordinate token create); or --insecure`,

@@ -2,6 +2,7 @@
 import type { RpcTokens } from "../cbor/index.ts";
 import {
   around,
+  checkAfterWait,
   CoordinateError,
   verbs,
   type Verb,
@@ -12,29 +13,49 @@ import { HttpError, type Identity } from "../rest/index.ts";
 import type { TokenAccess } from "./tokens.ts";
 
 export const rpcTokens = (tokens: TokenAccess): RpcTokens => ({
-  wanted: () => !tokens.isEmpty,
+  wanted: () => tokens.required,
   admit(coordinate, token, address) {
     const identify = (): Identity => {
       try {
         return tokens.identityOf(token, address);
       } catch (error) {
-        throw error instanceof HttpError ? refused(error.message) : error;
+        throw error instanceof HttpError ? new RefusedToken(401, error.message) : error;
       }
     };
     const { id } = identify();
-    const limited = around(coordinate, async (verb, args, next) => {
-      // checked on every call: a revoked or expired token must stop working on open connections, too
-      const identity = identify();
+    const check = (verb: Verb, args: readonly unknown[]): void => {
       const scope = scopeOf(verb, args);
       const ns = verbs[verb].namespace !== "none" && typeof args[0] === "string" ? args[0] : null;
-      if (identity.may(scope, ns)) return next();
-      throw refused(`it needs scope ${scope} in ${ns === null ? "all namespaces" : "that namespace"}`);
+      if (identify().may(scope, ns)) return;
+      throw new RefusedToken(
+        403,
+        `it needs scope ${scope} in ${ns === null ? "all namespaces" : "that namespace"}`,
+      );
+    };
+    const limited = around(coordinate, async (verb, args, next) => {
+      // checked on every call: a revoked or expired token must stop working on open connections, too
+      check(verb, args);
+      const answer = await next();
+      await checkAfterWait(coordinate, verb, args, answer, () => check(verb, args));
+      return answer;
     });
     return { coordinate: limited, id };
   },
 });
 
-const refused = (why: string): CoordinateError => new CoordinateError("bad_argument", `token: ${why}`);
+/** To callers this is `bad_argument`. The status is that of the same refusal over REST, for the audit. */
+class RefusedToken extends CoordinateError {
+  readonly #status: 401 | 403;
+
+  constructor(status: 401 | 403, why: string) {
+    super("bad_argument", `token: ${why}`);
+    this.#status = status;
+  }
+
+  override get status(): number {
+    return this.#status;
+  }
+}
 
 /** The scope of a verb. Setting a worker's desired state needs scope `write`. */
 function scopeOf(verb: Verb, args: readonly unknown[]): VerbScope {

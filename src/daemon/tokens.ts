@@ -5,8 +5,9 @@
  */
 import { Buffer } from "node:buffer";
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import { chmodSync, existsSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, readFileSync, renameSync, statSync, writeFileSync, type Stats } from "node:fs";
 import path from "node:path";
+import { isMapping } from "../config/index.ts";
 import { HttpError, includesScope, scopes, type Access, type Identity, type Scope } from "../rest/index.ts";
 import type { FastifyRequest } from "fastify";
 import { ConfigError } from "./config-error.ts";
@@ -72,10 +73,13 @@ export function revokeToken(file: string, id: string): boolean {
 
 const hashOf = (secret: string): Buffer => createHash("sha256").update(secret).digest();
 
+/** Undefined if there is no such file. Throws if that cannot be found out: such a file does not count as absent. */
+const statOf = (file: string): Stats | undefined => statSync(file, { throwIfNoEntry: false });
+
 function read(file: string): StoredToken[] {
-  if (!existsSync(file)) return [];
-  const mode = statSync(file).mode & 0o077;
-  if (mode !== 0 && process.platform !== "win32") {
+  const stat = statOf(file);
+  if (stat === undefined) return [];
+  if ((stat.mode & 0o077) !== 0 && process.platform !== "win32") {
     throw new ConfigError(`${file}: other users can read or write this file; run chmod 600 on it`);
   }
   const text = readFileSync(file, "utf8");
@@ -85,10 +89,18 @@ function read(file: string): StoredToken[] {
   } catch {
     document = null;
   }
-  if (document?.version !== 1 || !Array.isArray(document.tokens))
+  if (document?.version !== 1 || !Array.isArray(document.tokens) || !document.tokens.every(isStoredToken))
     throw new ConfigError(`${file}: not a token file; create one with coordinate token create`);
-  return document.tokens as StoredToken[];
+  return document.tokens;
 }
+
+const isStoredToken = (row: unknown): row is StoredToken =>
+  isMapping(row) &&
+  typeof row.id === "string" &&
+  typeof row.hash === "string" &&
+  /^[0-9a-f]{64}$/.test(row.hash) &&
+  Array.isArray(row.grants) &&
+  typeof row.expires === "number";
 
 /** Writes to a temporary file and renames it: a daemon may read the file at this moment. */
 function write(file: string, tokens: readonly StoredToken[]): void {
@@ -99,26 +111,49 @@ function write(file: string, tokens: readonly StoredToken[]): void {
   renameSync(next, file);
 }
 
-/** Identifies callers by the tokens of a file. */
+export interface TokenAccessOptions {
+  now?: () => number;
+  /** Called if the file cannot be used, once for each reason. */
+  onError?: (error: unknown) => void;
+}
+
+interface KnownToken {
+  token: StoredToken;
+  hash: Buffer;
+  rights: Pick<Identity, "may" | "somewhere">;
+  /** Has the rights as long as the token is valid. */
+  identity: Identity;
+}
+
+/**
+ * Identifies callers by the tokens of a file. A file that can no longer be used has no valid tokens. It does not open the
+ * daemon: a deleted file, a failed mount or a typing mistake must not give everyone full access.
+ */
 export class TokenAccess implements Access {
   readonly #file: string;
   readonly #now: () => number;
+  readonly #onError: (error: unknown) => void;
   readonly #failures: Failures;
-  #tokens = new Map<string, { token: StoredToken; hash: Buffer; identity: Identity }>();
-  #version = "";
+  #tokens = new Map<string, KnownToken>();
+  #required = false;
+  /** Identifies the content that was read last; null if it must be read again. */
+  #version: string | null = null;
+  #problem = "";
   #lookedAt = -Infinity;
 
-  constructor(file: string, now: () => number = Date.now) {
+  /** Throws if there is a file that cannot be used. */
+  constructor(file: string, { now = Date.now, onError = () => undefined }: TokenAccessOptions = {}) {
     this.#file = file;
     this.#now = now;
+    this.#onError = onError;
     this.#failures = new Failures(now);
-    this.#refresh();
+    this.#load();
   }
 
-  /** Whether there are no tokens. Callers cannot be distinguished then. */
-  get isEmpty(): boolean {
+  /** Whether callers need a token. Stays true until the daemon restarts, even if all tokens are revoked. */
+  get required(): boolean {
     this.#refresh();
-    return this.#tokens.size === 0;
+    return this.#required;
   }
 
   identify(request: FastifyRequest): Identity {
@@ -127,13 +162,11 @@ export class TokenAccess implements Access {
 
   /** The identity of a token. Throws an `HttpError` for an unknown token. */
   identityOf(token: string, address: string): Identity {
-    this.#refresh();
     const match = tokenText.exec(token);
-    const known = match === null ? undefined : this.#tokens.get(match[1] ?? "");
+    const known = this.#valid(match?.[1] ?? "");
     // the same work for an unknown id, so that the time it takes reveals nothing
     const same = timingSafeEqual(hashOf(match?.[2] ?? ""), known?.hash ?? nothing);
-    if (known !== undefined && same && (known.token.expires === 0 || known.token.expires > this.#now()))
-      return known.identity;
+    if (known !== undefined && same) return known.identity;
     const wait = this.#failures.count(address);
     if (wait > 0)
       throw new HttpError("too_many_requests", "Too many wrong tokens", { "retry-after": String(wait) });
@@ -142,20 +175,48 @@ export class TokenAccess implements Access {
     });
   }
 
+  #valid(id: string): KnownToken | undefined {
+    this.#refresh();
+    const known = this.#tokens.get(id);
+    const isValid = known !== undefined && (known.token.expires === 0 || known.token.expires > this.#now());
+    return isValid ? known : undefined;
+  }
+
+  #known(token: StoredToken): KnownToken {
+    const { id } = token;
+    const identity: Identity = {
+      id,
+      may: (scope, ns) => this.#valid(id)?.rights.may(scope, ns) === true,
+      somewhere: (scope) => this.#valid(id)?.rights.somewhere(scope) === true,
+    };
+    return { token, hash: Buffer.from(token.hash, "hex"), rights: rightsOf(token), identity };
+  }
+
   #refresh(): void {
     const now = this.#now();
     if (now - this.#lookedAt < 1000) return;
     this.#lookedAt = now;
-    const stat = existsSync(this.#file) ? statSync(this.#file) : undefined;
+    try {
+      this.#load();
+      this.#problem = "";
+    } catch (error) {
+      this.#required = true;
+      this.#tokens = new Map();
+      this.#version = null;
+      const problem = String(error);
+      if (problem !== this.#problem) this.#onError(error);
+      this.#problem = problem;
+    }
+  }
+
+  #load(): void {
+    const stat = statOf(this.#file);
+    if (stat === undefined && this.#required) throw new ConfigError(`${this.#file}: the file is missing`);
     const version = stat === undefined ? "" : `${stat.ino} ${stat.mtimeMs} ${stat.size}`;
     if (version === this.#version) return;
     const tokens = read(this.#file);
-    this.#tokens = new Map(
-      tokens.map((token) => [
-        token.id,
-        { token, hash: Buffer.from(token.hash, "hex"), identity: identityOf(token) },
-      ]),
-    );
+    this.#tokens = new Map(tokens.map((token) => [token.id, this.#known(token)]));
+    this.#required ||= tokens.length > 0;
     this.#version = version;
   }
 }
@@ -172,14 +233,13 @@ function presented(header: string | undefined): string | undefined {
   return pair.slice(pair.indexOf(":") + 1);
 }
 
-function identityOf({ id, grants }: StoredToken): Identity {
+function rightsOf({ grants }: StoredToken): KnownToken["rights"] {
   const byNamespace = new Map<string, Scope[]>();
   for (const { namespace, scopes: granted } of grants) {
     byNamespace.set(namespace, [...(byNamespace.get(namespace) ?? []), ...granted]);
   }
   const everywhere = byNamespace.get("*") ?? [];
   return {
-    id,
     may: (scope, ns) =>
       includesScope(everywhere, scope) || (ns !== null && includesScope(byNamespace.get(ns) ?? [], scope)),
     somewhere: (scope) => [...byNamespace.values()].some((granted) => includesScope(granted, scope)),

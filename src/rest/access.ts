@@ -8,7 +8,7 @@ import { nameFromUrl } from "./url-name.ts";
 export interface Identity {
   /** For logs and the audit; never the secret. */
   id: string;
-  /** `ns` null: in all namespaces. */
+  /** Whether the caller has this scope now: false after its token was revoked or has expired. `ns` null: in all namespaces. */
   may(scope: VerbScope, ns: string | null): boolean;
   /** Whether the caller has this scope in at least one namespace. */
   somewhere(scope: VerbScope): boolean;
@@ -31,7 +31,7 @@ export const includesScope = (granted: readonly VerbScope[], wanted: VerbScope):
   granted.some((scope) => included[scope].includes(wanted));
 
 /** The identity of all callers of a daemon without tokens, which listens on this machine only. */
-const anybody: Identity = { id: "anybody", may: () => true, somewhere: () => true };
+export const anybody: Identity = { id: "anybody", may: () => true, somewhere: () => true };
 export const isAnybody = ({ id }: Identity): boolean => id === anybody.id;
 export const openAccess: Access = { identify: () => anybody };
 

@@ -8,6 +8,7 @@ import type { FastifyRequest } from "fastify";
 import { CoordinateError } from "../core/index.ts";
 import { HeldBytes, type LargeRequests } from "../traffic/index.ts";
 import { HttpError } from "./errors.ts";
+import { whenAnswered } from "./when-answered.ts";
 import { readLongWire, readWire, type WireLimits } from "./wire.ts";
 
 export interface BodyOptions {
@@ -45,7 +46,7 @@ export class Bodies {
       const { socket } = request.raw;
       large.charge(socket, body.length);
       await request.turn.take(0, body.length);
-      whenAnswered(request, () => request.turn.end());
+      whenAnswered(request.response, () => request.turn.end());
       value = await this.#readInTurn(body);
     }
     if (value === null) throw new HttpError("bad_request", "Invalid input format");
@@ -85,7 +86,7 @@ export class Bodies {
                 "retry-after": "1",
               }),
             );
-          if (counted === 0) whenAnswered(request, () => this.#held.give(counted));
+          if (counted === 0) whenAnswered(request.response, () => this.#held.give(counted));
           counted = length;
         }
         chunks.push(chunk);
@@ -95,18 +96,15 @@ export class Bodies {
         resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, length));
       };
       const onError = (error: Error): void => fail(new HttpError("bad_request", error.message));
-      const onClose = (): void =>
-        fail(new HttpError("bad_request", "The connection ended before the body was complete"));
+      const onClose = (): void => fail(incomplete());
       payload.on("data", onData).on("end", onEnd).on("error", onError).on("close", onClose);
     });
   }
 }
 
-/** Runs a callback once, when the request has been answered or its caller has disconnected. */
-function whenAnswered(request: FastifyRequest, run: () => void): void {
-  if (request.response.closed || request.response.destroyed) run();
-  else request.response.once("close", run);
-}
+/** The caller disconnected while it sent the body. */
+export const incomplete = (): HttpError =>
+  new HttpError("bad_request", "The connection ended before the body was complete");
 
 const tooLarge = (max: number): CoordinateError =>
   new CoordinateError(

@@ -100,11 +100,10 @@ class Calls {
   readonly #reply: FastifyReply;
   readonly #options: CallsOptions;
   readonly #reader = new FrameReader(maxCallBytes);
-  /** Requests that wait for something, by number. */
-  readonly #waits = new Map<string, AbortController>();
+  /** Requests that are being served, by number: each with what ends its wait, if it waits for something. */
+  readonly #running = new Map<string, AbortController | null>();
   /** Requests that were received but not started. */
   readonly #queue: Frame[] = [];
-  #running = 0;
   #waiting = 0;
   /** The number of long answers that the caller has not read yet. */
   #held = 0;
@@ -131,12 +130,12 @@ class Calls {
     raw.once("close", () => {
       socket.off("drain", onDrain);
       this.#isOver = true;
-      for (const wait of this.#waits.values()) wait.abort();
+      for (const wait of this.#running.values()) wait?.abort();
     });
     body.on("data", (chunk: Buffer) => this.#take(chunk));
     body.once("end", () => {
       this.#isOver = true;
-      if (this.#running === 0) this.#end();
+      if (this.#running.size === 0) this.#end();
     });
     // ignored: a broken connection is normal
     body.once("error", () => undefined);
@@ -146,8 +145,8 @@ class Calls {
 
   /** Ends waits, lets running requests finish, and starts no more. */
   stop(): void {
-    for (const wait of this.#waits.values()) wait.abort();
-    if (this.#running === 0) this.#end();
+    for (const wait of this.#running.values()) wait?.abort();
+    if (this.#running.size === 0) this.#end();
   }
 
   #end(): void {
@@ -177,7 +176,7 @@ class Calls {
       this.#reply.raw.writableNeedDrain ||
       this.#request.raw.socket.writableNeedDrain ||
       this.#waiting >= maxWaits ||
-      this.#running - this.#waiting >= maxConcurrent
+      this.#running.size - this.#waiting >= maxConcurrent
     );
   }
 
@@ -190,16 +189,23 @@ class Calls {
       return;
     }
     if (path === undefined) {
-      this.#waits.get(number)?.abort();
+      this.#running.get(number)?.abort();
+      return;
+    }
+    // its answers could not be told apart, and only one of two waits could be ended
+    if (this.#running.has(number)) {
+      this.#reply.raw.destroy();
       return;
     }
     const { large, onAnswer } = this.#options;
     const { socket } = this.#request.raw;
     const began = performance.now();
-    if (this.#running++ === 0) limiterOf.get(socket)?.busy(socket);
+    if (this.#running.size === 0) limiterOf.get(socket)?.busy(socket);
+    this.#running.set(number, null);
     const asking: Asking = { ns: "", identity: null };
     let answer: { status: number; text: string };
     let route: Route | null = null;
+    let waited = false;
     try {
       if (this.#options.stopping?.aborted === true) throw new HttpError("stopping", "The daemon is stopping");
       const found = findRoute(path);
@@ -211,10 +217,11 @@ class Calls {
       if (known === null) this.#options.onBug?.(error, this.#request);
       answer = known ?? internalAnswer(this.#request.id);
     } finally {
-      if (--this.#running === 0) this.#markIdle();
+      waited = this.#running.get(number) !== null;
+      if (waited) this.#waiting -= 1;
+      this.#running.delete(number);
+      if (this.#running.size === 0) this.#markIdle();
     }
-    const waited = this.#waits.delete(number);
-    if (waited) this.#waiting -= 1;
     const frame = writeFrame(`${number} ${answer.status}`, answer.text);
     if (frame.length > longAnswer) {
       large.charge(socket, frame.length);
@@ -233,7 +240,7 @@ class Calls {
       ms: performance.now() - began,
     });
     this.#next();
-    if (this.#running === 0 && (this.#isOver || this.#options.stopping?.aborted === true)) this.#end();
+    if (this.#running.size === 0 && (this.#isOver || this.#options.stopping?.aborted === true)) this.#end();
   }
 
   async #ask(route: Route, number: string, { ns, identity }: Asking, text: string): Promise<string> {
@@ -254,8 +261,8 @@ class Calls {
 
   #wait(number: string): AbortSignal {
     const wait = new AbortController();
-    if (!this.#waits.has(number)) this.#waiting += 1;
-    this.#waits.set(number, wait);
+    this.#waiting += 1;
+    this.#running.set(number, wait);
     if (this.#request.raw.socket.destroyed || this.#options.stopping?.aborted === true) wait.abort();
     return wait.signal;
   }
@@ -307,7 +314,9 @@ class Calls {
   }
 
   get #isOpen(): boolean {
-    return !this.#reply.raw.destroyed && !this.#reply.raw.writableEnded;
+    const { raw } = this.#reply;
+    // between the end of its socket and `close`, a response drops what is written and never calls back
+    return !raw.destroyed && !raw.writableEnded && !this.#request.raw.socket.destroyed;
   }
 }
 

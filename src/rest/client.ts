@@ -44,7 +44,7 @@ export interface RestClientOptions extends NodeTransportOptions {
   retries?: number;
   /** The delay before the first retry. Doubles each time, up to 5 s, with jitter. Default 50 ms. */
   backoffMs?: number;
-  /** Longer waits are split into several requests. Default 10 minutes. */
+  /** Longer waits are split into several requests. Default 10 minutes; servers end a wait after an hour. */
   longestWaitMs?: number;
   random?: () => number;
   /** Sends short requests over one connection, if the server and all proxies support it. Default true. */

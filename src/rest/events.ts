@@ -386,8 +386,11 @@ export const eventRoutes = (log: EventLog, pingMs = 15_000): readonly Route[] =>
         // a proxy that buffers would delay events
         "x-accel-buffering": "no",
       });
-      // lets both ends notice a dead connection
-      const ping = setInterval(() => raw.write(": ping\n\n"), pingMs);
+      // lets both ends notice a dead connection, and the server a token that was revoked or has expired
+      const ping = setInterval(() => {
+        if (call.identity.may("read", call.ns)) raw.write(": ping\n\n");
+        else raw.destroy();
+      }, pingMs);
       try {
         const texts =
           gatherMs === null

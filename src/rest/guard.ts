@@ -7,6 +7,7 @@
 import { isIP } from "node:net";
 import type { FastifyRequest } from "fastify";
 import { HttpError } from "./errors.ts";
+import { unixSockets } from "./listen.ts";
 
 export interface GuardOptions {
   /** Host names, besides localhost and addresses, under which this server is known. `*` is any. */
@@ -20,14 +21,13 @@ export function guard({ allowHosts = [] }: GuardOptions): (request: FastifyReque
   // caches accepted Host headers, so that not every request parses its own
   const known = new Set<string>();
   return (request, isPage) => {
-    const { headers, rawHeaders } = request.raw;
+    const { headers, rawHeaders, socket } = request.raw;
     const host = headers.host ?? "";
     // Node uses the first of several; a proxy in front of us may have used another
     if (countHosts(rawHeaders) > 1) throw new HttpError("bad_request", "Host: repeated header");
-    if (!any && !known.has(host)) {
-      // a Unix socket has no host, and no browser can reach it
+    if (!any && !known.has(host) && !unixSockets.has(socket)) {
       const name = hostName(host);
-      if (request.raw.socket.remoteAddress !== undefined && isIP(name) === 0 && !allowed.has(name)) {
+      if (isIP(name) === 0 && !allowed.has(name)) {
         throw new HttpError(
           "wrong_host",
           `This server does not accept requests for the host ${JSON.stringify(host.slice(0, 200))}; see --allow-host`,

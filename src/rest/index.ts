@@ -1,5 +1,5 @@
 export { scopes, type VerbScope as Scope } from "../core/index.ts";
-export { includesScope, openAccess, type Access, type Identity } from "./access.ts";
+export { anybody, includesScope, openAccess, type Access, type Identity } from "./access.ts";
 export { coalesce } from "./coalesce.ts";
 export { EventLog, eventRoutes, observe, type CoordinateEvent, type EventSink } from "./events.ts";
 export { HttpError, type HttpErrorCode } from "./errors.ts";

@@ -62,6 +62,7 @@ export async function listen(app: FastifyInstance, options: ListenOptions): Prom
     tls === undefined
       ? createHttpServer(limits)
       : createTlsServer({ minVersion: "TLSv1.2", ...tls, ...limits });
+  if ("path" in at) server.on("connection", (socket: Socket) => unixSockets.add(socket));
   const limiter = limitConnections(server, options, options);
   server.on(
     "request",
@@ -195,6 +196,12 @@ function inTurn(start: Listening, limiter: ConnectionLimiter): Listening {
     }
   };
 }
+
+/**
+ * Connections over a Unix socket, which no browser can make. A connection without an address need not be one: TCP connections that
+ * were reset have none either.
+ */
+export const unixSockets = new WeakSet<Socket>();
 
 /** Requests whose body stays open as long as the connection. */
 export const endless = new WeakSet<IncomingMessage>();

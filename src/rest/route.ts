@@ -53,6 +53,9 @@ export interface Call {
 /** The text to send. Null: an answer without a body. Undefined: the handler has sent the answer itself. */
 export type Answer = string | null | undefined;
 
+/** The status of a request whose caller disconnected before it was answered. It may have been carried out. */
+export const unansweredStatus = 499;
+
 /** A request that was answered: for metrics, the audit and the log. */
 export interface Answered {
   readonly id: string;

@@ -15,11 +15,12 @@ import { guard } from "./guard.ts";
 import { goRoutes } from "./go-routes.ts";
 import { inTurn } from "./in-turn.ts";
 import { callsType, jsonTypes, ndjson, negotiate, wantsPage } from "./media.ts";
-import type { Answered, Call, Route } from "./route.ts";
+import { unansweredStatus, type Answered, type Call, type Route } from "./route.ts";
 import { Turn } from "./turn.ts";
 import { nameFromUrl } from "./url-name.ts";
 import { verbRoutes } from "./verb-routes.ts";
 import { invalid, type Violation } from "./violation.ts";
+import { whenAnswered } from "./when-answered.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -55,7 +56,7 @@ export interface RestServerOptions {
   /** Ends waits for work and streams of events. */
   stopping?: AbortSignal;
   newRequestId?: () => string;
-  /** Called after every answer. */
+  /** Called once for every request, when it has been answered or its caller has disconnected. */
   onAnswer?: (answered: Answered) => void;
   /** Called for an unexpected error, which is a bug. */
   onBug?: (error: unknown, request: FastifyRequest) => void;
@@ -117,24 +118,19 @@ export function restServer(options: RestServerOptions): RestServer {
   });
   addParsers(app, bodies);
 
-  const { onAnswer } = options;
-  if (onAnswer !== undefined) {
-    app.addHook("onResponse", (request, reply, done) => {
-      onAnswer({
-        id: request.id,
-        method: request.method,
-        path: request.url,
-        route: request.served,
-        ns: request.ns,
-        identity: request.identity,
-        presented: request.headers.authorization !== undefined,
-        address: request.ip,
-        status: reply.statusCode,
-        ms: reply.elapsedTime,
-      });
-      done();
+  const report = (request: FastifyRequest, reply: FastifyReply, began: number): void =>
+    options.onAnswer?.({
+      id: request.id,
+      method: request.method,
+      path: request.url,
+      route: request.served,
+      ns: request.ns,
+      identity: request.identity,
+      presented: request.headers.authorization !== undefined,
+      address: request.ip,
+      status: reply.raw.headersSent ? reply.statusCode : unansweredStatus,
+      ms: performance.now() - began,
     });
-  }
 
   const sendError = (error: unknown, request: FastifyRequest, reply: FastifyReply): void => {
     const answer = errorAnswer(error) ?? errorAnswer(fromFastify(error)) ?? internalAnswer(request.id);
@@ -150,6 +146,9 @@ export function restServer(options: RestServerOptions): RestServer {
   app.addHook("onRequest", (request, reply, done) => {
     request.response = reply.raw;
     request.turn = large.turnOf(request.raw.socket);
+    const began = performance.now();
+    // not onResponse, which Fastify leaves out if the caller has disconnected: no change may be missing in the audit
+    whenAnswered(reply.raw, () => report(request, reply, began));
     // refused before the body is read: anybody may send one to an unknown path
     if (!request.is404) done();
     else if (app.supportedMethods.includes(request.method))
@@ -268,11 +267,11 @@ class Callers {
   watch({ raw }: FastifyReply): AbortSignal {
     const controller = new AbortController();
     this.#open.add(controller);
-    raw.once("close", () => {
+    whenAnswered(raw, () => {
       this.#open.delete(controller);
       controller.abort();
     });
-    if (raw.destroyed || raw.closed || this.#stopping?.aborted === true) controller.abort();
+    if (this.#stopping?.aborted === true) controller.abort();
     return controller.signal;
   }
 }
@@ -303,7 +302,7 @@ function handler(
     // a request that a test injects has no connection to hold memory for
     if (answer !== null && answer.length > longAnswer && socket instanceof Socket) {
       large.charge(socket, answer.length);
-      reply.raw.once("close", large.hold(socket, answer.length));
+      whenAnswered(reply.raw, large.hold(socket, answer.length));
     }
     if (stopping?.aborted === true) reply.header("connection", "close");
     reply.header("content-type", type);

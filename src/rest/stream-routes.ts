@@ -10,6 +10,7 @@ import {
   type WorkUnitQuery,
   type WorkUnitStatus,
 } from "../core/index.ts";
+import { incomplete } from "./body.ts";
 import type { LoadAnswer } from "./client.ts";
 import { HttpError } from "./errors.ts";
 import { readLineBatches } from "./lines.ts";
@@ -106,7 +107,7 @@ async function load(call: Call, limits: DataLimits | undefined): Promise<string>
     writing.catch(() => undefined);
   };
   let last = 0;
-  for await (const lines of readLineBatches(request.body, longestLine)) {
+  for await (const lines of readLineBatches(chunksOf(request.body), longestLine)) {
     for (const { text, number } of lines) {
       if (units.length === 0) first = number;
       try {
@@ -127,6 +128,15 @@ async function load(call: Call, limits: DataLimits | undefined): Promise<string>
   if (units.length > 0 || stored === 0) await flush(last);
   await writing;
   return JSON.stringify({ units: stored, created });
+}
+
+async function* chunksOf(body: Readable): AsyncGenerator<Uint8Array> {
+  try {
+    yield* body as AsyncIterable<Uint8Array>;
+  } catch {
+    // a body fails only if its caller disconnects, which is no bug
+    throw incomplete();
+  }
 }
 
 const violation = (error: { instancePath?: string; message?: string } | undefined): string =>

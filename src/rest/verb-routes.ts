@@ -1,5 +1,6 @@
 /** One route for every verb of Coordinate, generated from the table of verbs. */
 import {
+  checkAfterWait,
   serveVerb,
   signatures,
   verbNames,
@@ -35,7 +36,15 @@ const namespaced = (verb: Verb): Route =>
   route(verb, verbTemplate(verb), verbs[verb].scope, async (call) => {
     if (verb === "updateWorkers") checkDesired(call);
     const args = [call.ns, ...verbArgs(verb, verb === "cancelWorkUnits" ? withToken(call) : call.body)];
-    return serveVerb(call.coordinate, verb, args, call.caller);
+    const answer = await serveVerb(call.coordinate, verb, args, call.caller);
+    await checkAfterWait(call.coordinate, verb, args, answer, () => {
+      if (!call.identity.may(verbs[verb].scope, call.ns))
+        throw new HttpError(
+          "unauthorized",
+          "This needs a token: the one of this request was revoked or has expired",
+        );
+    });
+    return answer;
   });
 
 /** With scope `work`, workers may only report about themselves. Setting a desired state needs scope `write`. */

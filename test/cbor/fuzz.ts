@@ -441,6 +441,7 @@ function open(engine: Engine, clock: ManualClock, budget: { used: number; max: n
     large: new LargeRequests(),
     onBusy: () => undefined,
     onIdle: () => undefined,
+    onRefused: () => undefined,
     onBug: (error) => (fuzzed.bug = error),
     onMalformed: () => undefined,
     reset: () => {

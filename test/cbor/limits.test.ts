@@ -137,6 +137,18 @@ describe("many requests of one connection", () => {
   });
 });
 
+test("a wait with the id of another is refused, and the first one ends with the connection", async () => {
+  await withServer(async ({ client, engine }) => {
+    const params = [u("n"), { worker: u("w"), waitMs: 60_000 }];
+    const wait = wrap(encode({ id: 1, method: u("coordinate.requestAttempts"), params }));
+    client.socket.write(wait);
+    await vi.waitFor(() => assert.equal(engine.waiting, 1));
+    assert.match(show(await client.raw(wait)), /another request with this id is waiting/);
+    client.close();
+    await vi.waitFor(() => assert.equal(engine.waiting, 0));
+  });
+});
+
 describe("keys that are there twice", () => {
   const twice = (key: string, a: Value, b: Value): Dict =>
     new Dict([

@@ -5,7 +5,7 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, test } from "vitest";
+import { describe, test, vi } from "vitest";
 import {
   connectCbor,
   listenCborRpc,
@@ -25,7 +25,8 @@ import {
 import { MemoryStore } from "../../src/memory/index.ts";
 import { makeCertificates } from "./certificates.ts";
 import { withServer } from "./serve.ts";
-import { WireClient } from "./wire.ts";
+import { request, WireClient } from "./wire.ts";
+import { sendAndReset } from "../send-and-reset.ts";
 import { whySkipped } from "../skipped-reporter.ts";
 
 const spec = { data: encodeData({ name: "s" }) };
@@ -100,6 +101,19 @@ describe("where it listens", () => {
     );
     assert.ok(!existsSync(at.path));
     rmSync(directory, { recursive: true });
+  });
+
+  test("a connection without an address is not allowed", async () => {
+    await serving(
+      async ({ port }, other) => {
+        sendAndReset(port, request(1, "set_work_spec", [{ name: "ws" }]));
+        // accepted after the first one, whose request has been read by the time this one has ended
+        await assert.rejects((await WireClient.connect(port)).call("list_work_specs", {}));
+        await sleep(50);
+        assert.equal((await other.listWorkSpecs("")).rows.length, 0);
+      },
+      { allow: ["10.0.0.0/8"] },
+    );
   });
 
   test("a port that is taken is an error", async () => {
@@ -276,6 +290,23 @@ describe("the client of the verbs", () => {
       while (engine.waiting > 0) await sleep(1);
       await engine.addWorkUnits("", "s", [{ name: "u" }]);
       assert.equal((await engine.requestAttempts("", { worker: "other" })).length, 1);
+    });
+  });
+
+  test("a long wait is asked for in pieces of ten minutes", async () => {
+    await withServer(async ({ listener, engine, clock }) => {
+      const client = await connectCbor(listener.address);
+      const asked = vi.spyOn(engine, "requestAttempts");
+      const minuteMs = 60_000;
+      const waiting = client.requestAttempts("", { worker: "w", waitMs: 15 * minuteMs });
+      for (const minutes of [10, 5]) {
+        await vi.waitUntil(
+          () => asked.mock.lastCall?.[1].waitMs === minutes * minuteMs && engine.waiting === 1,
+        );
+        clock.advance(minutes * minuteMs);
+      }
+      assert.deepEqual(await waiting, []);
+      await client.close();
     });
   });
 

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { configOf, startDaemon } from "../../src/daemon/index.ts";
+import { configOf, listTokens, startDaemon } from "../../src/daemon/index.ts";
 import { run as runLine, type Ran } from "./in-process.ts";
 
 describe("coordinate token", () => {
@@ -41,7 +41,13 @@ describe("coordinate token", () => {
     expect(listed.out).toMatch(/reader {2}shop: read/);
     expect(listed.out).not.toContain(token.slice(-43));
     const id = token.split("_")[1] ?? "";
+    const last = await run("revoke", id);
+    expect(last.code).toBe(1);
+    expect(last.err).toMatch(/is the last token/);
+    expect((await run("create", "--name", "other")).code).toBe(0);
     expect((await run("revoke", id)).code).toBe(0);
+    const [other] = listTokens(path.join(place, "tokens.json"));
+    expect((await run("revoke", other?.id ?? "", "--yes")).code).toBe(0);
     const again = await run("revoke", id);
     expect(again.code).toBe(1);
     expect(again.err).toMatch(/no such token/);

@@ -1,5 +1,14 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { pino } from "pino";
@@ -14,6 +23,7 @@ import {
   listTokens,
   revokeToken,
   startDaemon,
+  TokenAccess,
   type Config,
   type Daemon,
   type Grant,
@@ -100,6 +110,12 @@ describe("tokens", () => {
     await expect(start({ tokens: file })).rejects.toThrow(/chmod 600/);
   });
 
+  test("a token file that may exist does not count as absent", async () => {
+    const file = path.join(fresh(), "tokens.json");
+    symlinkSync(file, file);
+    await expect(start({ tokens: file })).rejects.toThrow(/ELOOP/);
+  });
+
   test("open what they grant and nothing else, as bearer or as the password of a URL", async () => {
     const tokens = path.join(fresh(), "tokens.json");
     const { token } = createToken(tokens, { name: "w", grants: [{ namespace: "n", scopes: ["work"] }] });
@@ -145,6 +161,100 @@ describe("tokens", () => {
     expect(await status(clientOf(daemon, token).tally("n"))).toBe(200);
     revokeToken(file, row.id);
     await expect.poll(() => status(clientOf(daemon, token).tally("n")), { timeout: 4000 }).toBe(401);
+  });
+
+  test.each([
+    ["is deleted", (file: string) => rmSync(file)],
+    ["is replaced by a directory", (file: string) => (rmSync(file), mkdirSync(file, { mode: 0o700 }))],
+    ["is emptied", (file: string) => writeFileSync(file, "")],
+    ["loses its last token", (file: string) => revokeToken(file, listTokens(file)[0]!.id)],
+    [
+      "has a broken token",
+      (file: string) => writeFileSync(file, readFileSync(file, "utf8").replace(/"hash": "\w\w/, '"hash": "')),
+    ],
+    ["becomes a loop of links", (file: string) => (rmSync(file), symlinkSync(file, file))],
+  ])("a daemon whose token file %s stays closed, and opens when the token is back", async (what, spoil) => {
+    const file = path.join(fresh(), "tokens.json");
+    const { token } = createToken(file, { name: "a", grants: all });
+    const content = readFileSync(file);
+    let now = 0;
+    const problems: unknown[] = [];
+    const access = new TokenAccess(file, { now: () => now, onError: (error) => problems.push(error) });
+    const admits = (): boolean => {
+      now += 1000;
+      if (!access.required) return true;
+      try {
+        return access.identityOf(token, "").id !== "";
+      } catch (error) {
+        expect(error).toMatchObject({ status: 401 });
+        return false;
+      }
+    };
+    expect(admits()).toBe(true);
+    spoil(file);
+    expect([admits(), admits()]).toEqual([false, false]);
+    // said once; a revoked token is no problem
+    expect(problems).toHaveLength(what === "loses its last token" ? 0 : 1);
+    rmSync(file, { recursive: true, force: true });
+    writeFileSync(file, content, { mode: 0o600 });
+    expect(admits()).toBe(true);
+  });
+
+  test("a caller that was identified has its rights as long as its token is valid", () => {
+    const file = path.join(fresh(), "tokens.json");
+    let now = 1000;
+    const { token, row } = createToken(file, { name: "a", grants: all });
+    const { token: short } = createToken(file, { name: "b", grants: all, expires: 5000 });
+    const access = new TokenAccess(file, { now: () => now });
+    const identities = [token, short].map((one) => access.identityOf(one, ""));
+    const rights = (): boolean[] => identities.map((one) => one.may("read", "n") && one.somewhere("read"));
+    expect(rights()).toEqual([true, true]);
+    now = 5000;
+    expect(rights()).toEqual([true, false]);
+    revokeToken(file, row.id);
+    now = 6000;
+    expect(rights()).toEqual([false, false]);
+  });
+
+  test.each(["REST", "CBOR-RPC"])(
+    "a token that is revoked during a wait gets no work over %s",
+    async (over) => {
+      const dataDir = fresh();
+      const file = path.join(dataDir, "tokens.json");
+      const admin = createToken(file, { name: "a", grants: all });
+      const worker = createToken(file, { name: "w", grants: [{ namespace: "n", scopes: ["work"] }] });
+      const daemon = await start({ dataDir, cborrpc: "127.0.0.1:0", cborrpcTokens: true });
+      const operator = clientOf(daemon, admin.token);
+      await operator.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
+      const rpc = await connectCbor(daemon.urls[1]!.slice("cbor-rpc://".length), { token: worker.token });
+      undo.push(() => rpc.close());
+      const rest = clientOf(daemon, worker.token);
+      const waiting = (over === "REST" ? rest : rpc).requestAttempts("n", { worker: "w", waitMs: 60_000 });
+      const refused = expect(waiting).rejects.toThrow(/needs a token/);
+      const headers = { authorization: `Bearer ${admin.token}` };
+      const metrics = async () => (await fetch(`${daemon.urls[0]}/metrics`, { headers })).text();
+      await expect.poll(metrics).toMatch(/^coordinate_waiting_requests 1$/m);
+      revokeToken(file, worker.row.id);
+      await expect.poll(() => status(rest.tally("n")), { timeout: 4000 }).toBe(401);
+      await operator.addWorkUnits("n", "s", [{ name: "u" }]);
+      await refused;
+      expect(await operator.getWorkUnits("n", "s", ["u"])).toMatchObject([{ status: "available" }]);
+    },
+  );
+
+  test("a token file that cannot be used closes a daemon that had none, and is logged", async () => {
+    const dataDir = fresh();
+    const file = path.join(dataDir, "tokens.json");
+    const logged: string[] = [];
+    const daemon = await startDaemon(
+      configOf({ backend: "memory:", dataDir, http: ["127.0.0.1:0"] }),
+      pino({ level: "error" }, { write: (line: string) => void logged.push(line) }),
+    );
+    undo.push(() => daemon.stop());
+    expect(await status(fetchTally(daemon))).toBe(200);
+    writeFileSync(file, "no tokens", { mode: 0o600 });
+    await expect.poll(() => status(fetchTally(daemon)), { timeout: 4000 }).toBe(401);
+    expect(logged.join()).toContain("the token file cannot be used");
   });
 
   test("the audit log begins with the first token, also one that is made while the daemon runs", async () => {
@@ -544,14 +654,23 @@ describe("the daemon", () => {
     expect(await everything.listNamespaces()).not.toEqual([]);
     await python.call("coordinate.authenticate", admin.token);
     expect(await python.shown("list_work_specs", {})).toBe("[[], None]");
-    const added = () =>
+    const logged = () =>
       readFileSync(path.join(dataDir, "audit.log"), "utf8")
+        .trim()
         .split("\n")
-        .filter((line) => line.includes('"addWorkUnits"'))
-        .map((line) => JSON.parse(line) as { token: string; status: number });
-    await expect.poll(added).toMatchObject([
-      { token: reader.row.id, status: 400 },
-      { token: admin.row.id, status: 200 },
+        .map((line) => JSON.parse(line) as { request: string | null })
+        .filter(({ request }) => request === null);
+    await expect.poll(logged).toMatchObject([
+      { action: "coordinate.tally", token: null, status: 401, address: "127.0.0.1" },
+      { action: "coordinate.tally", token: null, status: 401 },
+      { action: "list_work_specs", token: null, status: 401 },
+      { action: "coordinate.authenticate", token: null, status: 401 },
+      { action: "coordinate.authenticate", token: null, status: 401 },
+      { action: "addWorkUnits", token: reader.row.id, namespace: "n", status: 403 },
+      { action: "listWorkSpecs", token: reader.row.id, namespace: "other", status: 403 },
+      { action: "listNamespaces", token: reader.row.id, status: 403 },
+      { action: "updateWorkers", token: worker.row.id, status: 403 },
+      { action: "addWorkUnits", token: admin.row.id, status: 200 },
     ]);
 
     // revoking a token also affects open connections

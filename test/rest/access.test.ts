@@ -1,6 +1,12 @@
 /** Access rights: every route, every scope, the right and the wrong namespace. */
+import { Buffer } from "node:buffer";
+import { once } from "node:events";
+import { mkdtempSync } from "node:fs";
+import { request as httpRequest, type IncomingMessage } from "node:http";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { Engine } from "../../src/core/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
 import {
@@ -8,14 +14,18 @@ import {
   eventRoutes,
   HttpError,
   includesScope,
+  listen,
   restServer,
   scopes,
   streamRoutes,
   type Access,
   type Identity,
+  type Listener,
+  type ListenOptions,
   type Route,
   type Scope,
 } from "../../src/rest/index.ts";
+import { sendAndReset } from "../send-and-reset.ts";
 
 /** The authorization header is `scope@namespace`; there are no tokens. */
 const access: Access = {
@@ -220,6 +230,45 @@ describe("browsers", () => {
       expect(await ask({ host })).toBe(421);
     },
   );
+
+  describe("over a connection", () => {
+    const host = "evil.example";
+    const opened: Listener[] = [];
+    const open = async (at: ListenOptions["at"]): Promise<Listener> => {
+      const listener = await listen(app, { at });
+      opened.push(listener);
+      return listener;
+    };
+    afterEach(async () => {
+      for (const listener of opened.splice(0)) await listener.stop(0);
+    });
+
+    test("a host that was served over a Unix socket is not served over TCP", async () => {
+      const socketPath = path.join(mkdtempSync(path.join(tmpdir(), "coordinate-rest-")), "socket");
+      await open({ path: socketPath });
+      const headers = { host, authorization: "read@*", "content-type": "application/json" };
+      const request = httpRequest({ socketPath, method: "POST", path: "/v1/list-namespaces", headers });
+      const [answer] = (await once(request.end("{}"), "response")) as [IncomingMessage];
+      expect(answer.resume().statusCode).toBe(200);
+      expect(await ask({ host })).toBe(421);
+    });
+
+    test("a connection without an address is not taken for a Unix socket", async () => {
+      const { port } = await open({ host: "127.0.0.1", port: 0 });
+      sendAndReset(
+        port,
+        Buffer.from(
+          `POST /v1/namespace/rebound/set-namespace HTTP/1.1\r\nHost: ${host}\r\nAuthorization: admin@*\r\n` +
+            "Content-Type: application/json\r\nContent-Length: 15\r\n\r\n" +
+            '{"settings":{}}',
+        ),
+      );
+      // accepted after the first one, whose request has been read by the time this one is answered
+      expect((await fetch(`http://127.0.0.1:${port}/v1/list-namespaces`)).status).toBe(405);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      expect((await engine.listNamespaces()).map(({ name }) => name)).not.toContain("rebound");
+    });
+  });
 
   test.each([
     [{ origin: "http://evil.example" }, 403],

@@ -22,6 +22,7 @@ import {
   type ListenOptions,
   type RestServerOptions,
 } from "../../src/rest/index.ts";
+import { LargeRequests } from "../../src/traffic/index.ts";
 
 const closing: (() => Promise<void> | void)[] = [];
 afterEach(async () => {
@@ -156,6 +157,23 @@ test("a long answer that was taken leaves no limit on silence behind", async () 
   await vi.waitFor(() => expect(sockets.map(({ timeout }) => timeout ?? 0)).toEqual([0]));
 });
 
+test("a long answer to a caller that has disconnected is not counted", async () => {
+  const { client, sockets } = await serve({
+    large: new LargeRequests({ maxAnswerBytes: 100_000 }),
+    wrap: (engine) =>
+      override(engine, {
+        listNamespaces: async () => {
+          const { settings } = await engine.setNamespace("n", {});
+          // the answer is written before the response learns that its socket is gone
+          for (const socket of sockets) socket.destroy();
+          return [{ name: "x".repeat(60_000), settings }];
+        },
+      }),
+  });
+  for (let i = 0; i < 3; i++) await expect(client().listNamespaces()).rejects.toThrow();
+  expect((await client().listWorkUnits("n", "s", { limit: 200 })).rows).toEqual([]);
+});
+
 test("a wait that is cancelled ends, and the connection goes on", async () => {
   const { client, engine, connections } = await serve();
   const coordinate = client();
@@ -186,6 +204,20 @@ test("what a caller was given who has gone is given back, untried", async () => 
   await engine.addWorkUnits("n", "s", [{ name: "u", data: encodeData({}) }]);
   const attempts = await engine.requestAttempts("n", { worker: "v", runtimes: ["node"] });
   expect(attempts).toMatchObject([{ workUnit: "u", number: 1 }]);
+});
+
+test.each([
+  ["a wait", "request-attempts", '{"worker":"w","runtimes":["node"],"waitMs":60000}'],
+  ["another request", "tally", "{}"],
+])("%s with the number of a wait ends the connection, and the wait", async (_, verb, body) => {
+  const { listener, engine } = await serve();
+  const caller = await open(listener.port);
+  const wait = '{"worker":"w","runtimes":["node"],"waitMs":60000}';
+  caller.request.write(frame("5 /v1/namespace/n/request-attempts", wait));
+  await vi.waitFor(() => expect(engine.waiting).toBe(1));
+  caller.request.write(frame(`5 /v1/namespace/n/${verb}`, body));
+  await caller.closed;
+  await vi.waitFor(() => expect(engine.waiting).toBe(0));
 });
 
 describe("who asks", () => {
@@ -289,8 +321,8 @@ describe("bad input", () => {
     );
     const { request, response } = await open(listener.port);
     response.pause();
-    const list = frame("1 /v1/namespace/n/list-work-units", '{"workSpec":"s","limit":50}');
-    for (let i = 0; i < 2000; i++) request.write(list);
+    for (let i = 0; i < 2000; i++)
+      request.write(frame(`${i} /v1/namespace/n/list-work-units`, '{"workSpec":"s","limit":50}'));
     await vi.waitFor(() => expect(asked).toBeGreaterThan(2));
     await new Promise((resolve) => setTimeout(resolve, 500));
     // half a megabyte each: all of them would be a gigabyte

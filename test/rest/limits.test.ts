@@ -11,6 +11,7 @@ import {
   listen,
   RestClient,
   restServer,
+  streamRoutes,
   type ListenOptions,
   type RestServerOptions,
 } from "../../src/rest/index.ts";
@@ -63,10 +64,11 @@ const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 
 describe("pipelines", () => {
   /** A server whose `getNamespace` calls end when the test calls `finish`. */
-  async function slow() {
+  async function slow(options: Partial<RestServerOptions> = {}) {
     const running: (() => void)[] = [];
     let started = 0;
     const served = await serve({
+      ...options,
       wrap: (engine) =>
         override(engine, {
           getNamespace: async () => {
@@ -107,6 +109,23 @@ describe("pipelines", () => {
     finish();
     await sleep(50);
     expect(started()).toBe(1);
+  });
+
+  test("every request is reported once, even if its caller disconnects before the answer", async () => {
+    const statuses: number[] = [];
+    const { dial, started, finish } = await slow({ onAnswer: ({ status }) => statuses.push(status) });
+    const [patient, impatient] = [await dial(), await dial()];
+    patient.write(post("get-namespace", "{}"));
+    await vi.waitUntil(() => started() === 1);
+    finish();
+    await vi.waitUntil(() => statuses.length === 1);
+    impatient.write(post("get-namespace", "{}"));
+    await vi.waitUntil(() => started() === 2);
+    impatient.destroy();
+    await vi.waitUntil(() => statuses.length === 2);
+    finish();
+    await sleep(50);
+    expect(statuses).toEqual([200, 499]);
   });
 
   test("a connection that sends a thousand in advance is closed, and others are served", async () => {
@@ -265,6 +284,41 @@ test.each([
   expect(await answer).toHaveLength(200);
 });
 
+test("long answers to callers that have disconnected are not counted", async () => {
+  const answer: (() => void)[] = [];
+  const closed: Promise<unknown>[] = [];
+  const { dial } = await serve({
+    large: new LargeRequests({ maxAnswerBytes: 100_000 }),
+    routes: [
+      {
+        id: "long",
+        method: "GET",
+        path: "/long",
+        scope: "open",
+        family: "daemon",
+        summary: "",
+        handle: async ({ reply }) => {
+          closed.push(once(reply.raw, "close"));
+          await new Promise<void>((resolve) => answer.push(resolve));
+          return "x".repeat(60_000);
+        },
+      },
+    ],
+  });
+  for (let i = 1; i <= 3; i++) {
+    const socket = await dial();
+    socket.write("GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    await vi.waitUntil(() => answer.length === i);
+    socket.destroy();
+  }
+  await Promise.all(closed);
+  for (const one of answer) one();
+  const other = await dial();
+  const heard = hear(other);
+  other.write(post("list-work-units", '{"workSpec":"s"}'));
+  await vi.waitUntil(() => heard().includes("200 OK"), 2000);
+});
+
 describe("long bodies", () => {
   const long = (item: string, count: number): string =>
     `{"workSpec":"s","units":[${`${item},`.repeat(count - 1)}${item}]}`;
@@ -341,6 +395,26 @@ describe("long bodies", () => {
     expect(heard()).toMatch(/^HTTP\/1.1 404 /);
   });
 
+  test("a load whose caller disconnects is no bug", async () => {
+    const bugs: unknown[] = [];
+    const statuses: number[] = [];
+    const { dial } = await serve({
+      routes: streamRoutes(),
+      onAnswer: ({ status }) => statuses.push(status),
+      onBug: (error) => bugs.push(error),
+    });
+    const socket = await dial();
+    socket.write(
+      "POST /v1/namespace/n/work-spec/s/work-units HTTP/1.1\r\nHost: localhost\r\n" +
+        'Content-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n{"name":"u"}\n',
+    );
+    await sleep(50);
+    socket.destroy();
+    await vi.waitUntil(() => statuses.length === 1);
+    await sleep(50);
+    expect(bugs).toEqual([]);
+  });
+
   test("a key of the envelope that is there twice", async () => {
     const { dial } = await serve({});
     const socket = await dial();
@@ -393,6 +467,19 @@ describe("events", () => {
     for (let i = 0; i < 100; i++) log.add("n", event);
     expect((await watcher.next()).value).toContain("reset");
     stop.abort();
+  });
+
+  test("a watcher whose token was revoked is disconnected", async () => {
+    let isValid = true;
+    const identity = { id: "t", may: () => isValid, somewhere: () => isValid };
+    const log = new EventLog();
+    const { dial } = await serve({ access: { identify: () => identity }, routes: eventRoutes(log, 20) });
+    const socket = await dial();
+    const heard = hear(socket);
+    socket.write("GET /v1/namespace/n/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    await vi.waitUntil(() => heard().includes(": ping"));
+    isValid = false;
+    await vi.waitUntil(() => socket.closed && log.watchers === 0);
   });
 
   test("a watcher who does not read is sent no more than a piece", async () => {

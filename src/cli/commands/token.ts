@@ -14,6 +14,7 @@ interface Options {
   days?: string;
   dataDir?: string;
   tokens?: string;
+  yes?: boolean;
 }
 
 const more = `
@@ -31,6 +32,7 @@ export default command<Options>({
       .option("--days <n>", "create: days until it expires (default: never)")
       .option("--data-dir <path>", "the daemon's data directory")
       .option("--tokens <file>", "the daemon's token file")
+      .option("-y, --yes", "revoke: even the last token")
       .addHelpText("after", more);
   },
   run: async (context, { args: [action, id], options }) => {
@@ -45,9 +47,7 @@ export default command<Options>({
     if (action === "list") return printTokens(context, file);
     if (action !== "revoke") throw new UsageError(`expected create, list or revoke, got ${action ?? ""}`);
     if (id === undefined) throw new UsageError("revoke: expected the id of a token");
-    if (!revokeToken(file, id))
-      throw new CommandError(`no such token ${id}`, "coordinate token list lists them");
-    return exit.done;
+    return revoke(file, id, options.yes === true);
   },
 });
 
@@ -71,6 +71,18 @@ function create({ out }: Context, file: string, options: Options): number {
     out.remark(`token ${row.id} for ${show(name)}; store it now, it is not shown again:`);
     out.line(token);
   }
+  return exit.done;
+}
+
+function revoke(file: string, id: string, yes: boolean): number {
+  const tokens = listTokens(file);
+  if (!yes && tokens.length === 1 && tokens[0]?.id === id)
+    throw new CommandError(
+      `${id} is the last token: without it the daemon refuses everyone, and after its next start it needs no token`,
+      "create another token first, or use --yes",
+    );
+  if (!revokeToken(file, id))
+    throw new CommandError(`no such token ${id}`, "coordinate token list lists them");
   return exit.done;
 }
 

@@ -30,6 +30,8 @@ interface AuditRow {
   readonly action: string | null;
   readonly path: string | null;
   readonly status: number;
+  /** Of a line that stands for several requests. */
+  readonly count?: number;
 }
 
 interface AuditPage {

@@ -91,6 +91,7 @@ export default function Audit(): ReactNode {
                 </td>
                 <td className="did" title={visible(row.path ?? "")}>
                   <code>{visible(row.action ?? row.path ?? "")}</code>
+                  {row.count !== undefined && <> × {count(row.count)}</>}
                 </td>
                 <td className="no-phone">
                   {row.namespace === "" ? (
