@@ -228,7 +228,9 @@ class Load {
       this.#count(before.units, before.created, before.bad);
     } else {
       const uncertain = journal?.sentAt(chunk.number);
-      journal?.sent({ sent: chunk.number, at: clock.now(), checksum: chunk.checksum });
+      // the time of the first send is kept: its units may have ended before this one
+      const at = uncertain?.at ?? clock.now();
+      journal?.sent({ sent: chunk.number, at, checksum: chunk.checksum });
       const added = { units: 0, created: 0, bad: chunk.bad };
       try {
         await this.#add(chunk, uncertain, added);
