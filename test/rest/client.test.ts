@@ -163,6 +163,38 @@ describe("answers that are lost", () => {
   });
 });
 
+describe("behind a proxy", () => {
+  const page = (status: number) => () => ({ status, text: `<html><h1>${status}</h1></html>` });
+  const direct = { ...quick, oneConnection: false };
+
+  test.each([502, 503, 504])("%i while the server restarts is a lost answer", async (status) => {
+    const { url, bodies } = await fake(page(status));
+    const client = new RestClient(url, direct);
+    expect(await client.requestAttempts("n", { worker: "w", waitMs: 50 })).toEqual([]);
+    expect(new Set(bodies.map((body) => (JSON.parse(body) as { requestId: string }).requestId)).size).toBe(1);
+    await client.close();
+  });
+
+  test("what would be done twice is not asked again, and tries end", async () => {
+    const { url, bodies } = await fake(...[502, 504, 502, 503].map(page));
+    const client = new RestClient(url, direct);
+    expect(await code(client.setWorkUnitPriorities("n", "s", { all: true }, { adjust: 1 }))).toBe(
+      "unknown_outcome",
+    );
+    await expect(client.tally("n")).rejects.toThrow("Not available: a proxy answered with HTTP status 503");
+    expect(bodies).toHaveLength(4);
+    await client.close();
+  });
+
+  test("a request that is too large for it is refused in the same way as by the server", async () => {
+    const { url } = await fake(page(413), page(404));
+    const client = new RestClient(url, direct);
+    await expect(client.settleAttempts("n", [])).rejects.toMatchObject({ code: "too_large", status: 413 });
+    expect(await code(client.settleAttempts("n", []))).toBe("not_coordinate");
+    await client.close();
+  });
+});
+
 describe("addresses", () => {
   test("the next one is asked when one does not answer, and stays the one", async () => {
     const { listener, client: direct } = await serve();
