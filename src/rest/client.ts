@@ -257,7 +257,8 @@ class RestLink implements Link {
   }
 
   newId(): string {
-    return crypto.randomUUID();
+    // not randomUUID: browsers have it only on pages of HTTPS or localhost
+    return crypto.getRandomValues(new Uint32Array(4)).join("-");
   }
 
   pause(ms: number): Promise<void> {

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import {
   CoordinateError,
   encodeData,
@@ -100,6 +100,18 @@ describe("answers that are lost", () => {
     expect(ids).toHaveLength(2);
     expect(ids[0]).toBe(ids[1]);
     expect(ids[0]).not.toBe("");
+    await client.close();
+  });
+
+  test("request ids need no more than browsers have on pages without TLS", async () => {
+    vi.stubGlobal("crypto", { getRandomValues: crypto.getRandomValues.bind(crypto) });
+    onTestFinished(() => void vi.unstubAllGlobals());
+    const { url, bodies } = await fake();
+    const client = new RestClient(url, { transport: fetchTransport });
+    for (let i = 0; i < 2; i++) await client.requestAttempts("n", { worker: "w" });
+    const ids = bodies.map((body) => (JSON.parse(body) as { requestId: string }).requestId);
+    expect(ids[0]).toMatch(/^\d+-\d+-\d+-\d+$/);
+    expect(ids[1]).not.toBe(ids[0]);
     await client.close();
   });
 
