@@ -23,6 +23,7 @@ import {
   givenReasons,
   newBatch,
   readLines,
+  readWorkSpec,
   settableMeta,
   type BatchInput,
   type BatchThen,
@@ -406,7 +407,10 @@ class Import {
     }
   }
 
-  /** Completes the import: gives the work specs their real data and metadata. */
+  /**
+   * Completes the import: gives the work specs their real data, then their metadata. In between they stay paused, so that no unit is
+   * claimed from a work spec that was paused or limited by hand.
+   */
   async #end(line: Record<string, unknown>, where: string): Promise<void> {
     await this.#flush();
     await this.#addWaiting();
@@ -419,10 +423,11 @@ class Import {
       await this.#coordinate.setWorkSpecs(
         this.#ns,
         specs.map(({ name, data }) => ({ name, data })),
-        { lenient: true },
+        { lenient: true, keepMeta: true },
       );
-    for (const { name, meta } of specs) {
-      await this.#coordinate.setWorkSpecMeta(this.#ns, name, settableMeta(meta));
+    for (const { name, data, meta } of specs) {
+      const real = { ...readWorkSpec(data, true).meta, ...meta };
+      await this.#coordinate.setWorkSpecMeta(this.#ns, name, settableMeta(real));
       this.#counts.specs += 1;
     }
   }

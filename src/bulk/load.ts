@@ -228,7 +228,9 @@ class Load {
       this.#count(before.units, before.created, before.bad);
     } else {
       const uncertain = journal?.sentAt(chunk.number);
-      journal?.sent({ sent: chunk.number, at: clock.now(), checksum: chunk.checksum });
+      // the time of the first send is kept: its units may have ended before this one
+      const at = uncertain?.at ?? clock.now();
+      journal?.sent({ sent: chunk.number, at, checksum: chunk.checksum });
       const added = { units: 0, created: 0, bad: chunk.bad };
       try {
         await this.#add(chunk, uncertain, added);
@@ -325,8 +327,5 @@ export function mustBeAdded(row: WorkUnitRow | null, sentAt: number): boolean {
 }
 
 /** Whether the server refused the content of the units: then some of them may be valid. A missing work spec is not about the units. */
-function isAboutUnits(error: unknown): error is Error {
-  if (error instanceof CoordinateError)
-    return error.status < 500 && error.status !== 404 && error.status !== 410;
-  return error instanceof Error && "status" in error && error.status === 413;
-}
+const isAboutUnits = (error: unknown): error is CoordinateError =>
+  error instanceof CoordinateError && error.status < 500 && error.status !== 404 && error.status !== 410;

@@ -18,7 +18,7 @@ export interface SyncOptions {
   name: string;
   /** The file of the manifest; no manifest is read or written when absent. */
   manifest?: string;
-  /** Deletes units that the list does not have. */
+  /** Deletes units that the list does not have. Refused if the list has bad lines, even with `keepGoing`. */
   prune?: boolean;
   /** Allows pruning with an empty list, which deletes every unit. */
   allowEmpty?: boolean;
@@ -135,6 +135,11 @@ class Sync {
         found += units.length;
       }
     }
+    const { bad } = this.#result;
+    if (bad > 0 && prune)
+      throw new BulkError(
+        `${name}: ${bad} bad ${bad === 1 ? "line" : "lines"}, whose units --prune would delete; nothing was added or deleted`,
+      );
     if (found === 0 && prune && !allowEmpty)
       throw new BulkError(
         `${name}: the list is empty, so --prune would delete every unit; use --yes to do that`,

@@ -7,6 +7,8 @@ import module from "node:module";
 
 // in `coordinate work_units | head` the reader closes the pipe early, which is no failure
 process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
+// in `coordinate worker … 2>&1 | head` the worker goes on: there is nowhere left to report the error
+process.stderr.on("error", () => undefined);
 
 const { Session } = await import("./context.ts");
 const { runLine } = await import("./program.ts");

@@ -172,10 +172,11 @@ export async function atWork<Outcome>(
 /** Log lines with a timestamp; `-v` adds debug lines. With `brief`, only warnings and errors. */
 export function openLog(context: Context, file: string | undefined, { brief = false } = {}): Logger {
   const stream =
-    file === undefined ? context.session.streams.stderr : createWriteStream(file, { flags: "a" });
-  stream.on("error", (error: Error) => {
-    context.out.remark(`${file ?? "the log"}: ${error.message}`);
-  });
+    file === undefined
+      ? context.session.streams.stderr
+      : createWriteStream(file, { flags: "a" }).on("error", (error) =>
+          context.out.remark(`${file}: ${error.message}`),
+        );
   const write = (line: string): void => void stream.write(`${new Date().toISOString()} ${line}`);
   if (context.verbose) return linesLogger(write);
   return linesLogger(write, brief || context.quiet ? ["warn", "error"] : ["info", "warn", "error"]);

@@ -9,11 +9,16 @@ export function makeLog(level: string, format: string): Logger {
   return pino(options, { write: (line: string) => void process.stderr.write(readable(line)) });
 }
 
-function readable(line: string): string {
+/** Control and invisible characters and direction marks: callers may put them into names and paths, to deceive who reads the log. */
+const unsafe = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+/** A line as pino writes it, for people. */
+export function readable(line: string): string {
   const { time, level, msg, ...rest } = JSON.parse(line) as Record<string, unknown>;
   const name = pino.levels.labels[Number(level)] ?? "";
   const fields = Object.entries(rest).map(
     ([key, value]) => ` ${key}=${typeof value === "string" ? value : JSON.stringify(value)}`,
   );
-  return `${String(time).slice(11, 23)} ${name.padEnd(5)} ${String(msg)}${fields.join("")}\n`;
+  const text = `${String(time).slice(11, 23)} ${name.padEnd(5)} ${String(msg)}${fields.join("")}`;
+  return `${text.replace(unsafe, (one) => `\\u{${one.codePointAt(0)?.toString(16) ?? ""}}`)}\n`;
 }

@@ -25,6 +25,8 @@ export async function runDaemon(
   }
   // new files are private from the start, not only after a chmod
   process.umask(0o077);
+  // without a listener, a broken pipe would be an uncaught exception, whose log line fails in the same way, without end
+  process.stderr.on("error", () => undefined);
   const log = makeLog(config.logLevel, config.logFormat);
   let daemon: Daemon;
   try {

@@ -230,7 +230,7 @@ class RestLink implements Link {
         waits: waitMs > 0,
         signal,
       });
-      if (answer.status === 503) throwUndone(answer, repeat);
+      if (outages.includes(answer.status)) throwUndone(answer, repeat);
       return readAnswer(answer);
     } catch (error) {
       // another caller may have moved on to the next address already
@@ -259,7 +259,8 @@ class RestLink implements Link {
   }
 
   newId(): string {
-    return crypto.randomUUID();
+    // not randomUUID: browsers have it only on pages of HTTPS or localhost
+    return crypto.getRandomValues(new Uint32Array(4)).join("-");
   }
 
   pause(ms: number): Promise<void> {
@@ -283,9 +284,15 @@ class RestLink implements Link {
   }
 }
 
-/** Makes a 503 retryable. A stopping server has done nothing; after another failure of a store, the outcome is unknown. */
+/** HTTP statuses of an outage. Coordinate uses only 503; a proxy uses all of them while the server behind it restarts. */
+const outages: readonly number[] = [502, 503, 504];
+
+/** Makes an outage retryable. A stopping server has done nothing; after another failure, the outcome is unknown. */
 function throwUndone(answer: TransportAnswer, repeat: "same" | "id" | "never"): void {
+  const { status } = answer;
   const { code } = readError(answer);
+  if (status !== 503 || code === notCoordinate)
+    throw new NoAnswer(`a proxy answered with HTTP status ${status}`, true);
   const stopping = code === "stopping" || code === "closed";
   if (stopping || (code === "unavailable" && repeat !== "never"))
     throw new NoAnswer(
@@ -315,8 +322,15 @@ function readAnswer(answer: TransportAnswer): unknown {
 
 function refusalOf(answer: TransportAnswer): Error {
   const { code, message, value } = readError(answer);
-  return isErrorCode(code) ? new CoordinateError(code, value) : new RestError(answer.status, code, message);
+  if (isErrorCode(code)) return new CoordinateError(code, value);
+  // a proxy may allow less than the server: callers split the request in the same way
+  if (answer.status === 413)
+    return new CoordinateError("too_large", "the request; a proxy refused it with HTTP status 413");
+  return new RestError(answer.status, code, message);
 }
+
+/** The code of an error without a document of Coordinate. */
+const notCoordinate = "not_coordinate";
 
 interface ErrorDocument {
   code: string;
@@ -325,7 +339,7 @@ interface ErrorDocument {
 }
 
 function readError({ status, text }: TransportAnswer): ErrorDocument {
-  const otherwise = { code: "not_coordinate", message: `HTTP status ${status}`, value: "" };
+  const otherwise = { code: notCoordinate, message: `HTTP status ${status}`, value: "" };
   try {
     const document = JSON.parse(text) as Partial<ErrorDocument> | null;
     return { ...otherwise, ...document };

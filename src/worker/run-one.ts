@@ -5,7 +5,7 @@
 import type { AttemptRequest, AttemptRow, Clock, Coordinate } from "../core/index.ts";
 import { systemClock } from "../core/index.ts";
 import { Namespace } from "../objects/index.ts";
-import type { WorkerOptions } from "./options.ts";
+import { readOptions, type WorkerOptions } from "./options.ts";
 import { Worker } from "./worker.ts";
 
 export interface RunOneLimits {
@@ -16,7 +16,7 @@ export interface RunOneLimits {
 }
 
 export interface RunOneOutcome {
-  /** Whether the last fetch found work. */
+  /** Whether the last fetch found work, for any of the runtimes. */
   readonly hadWork: boolean;
   readonly fetches: number;
 }
@@ -27,7 +27,7 @@ export async function runOne(
   limits: RunOneLimits = {},
 ): Promise<RunOneOutcome> {
   const clock = options.clock ?? systemClock();
-  const fetches = new Fetches(limits, clock);
+  const fetches = new Fetches(limits, clock, readOptions(options).runtimes.length);
   const limited = new Namespace(fetches.limit(namespace.verbs), namespace.name);
   const worker = new Worker(limited, { ...options, concurrency: 1, ahead: false, pollMs: 1 });
   fetches.onEnd = () => void worker.stop();
@@ -35,21 +35,34 @@ export async function runOne(
   return { hadWork: fetches.hadWork, fetches: fetches.found };
 }
 
+/**
+ * Limits the requests of a worker with one slot. The worker makes a request for each runtime while its slot is free. Together they
+ * are one fetch: they are sent one after another until one finds work, and the fetch is empty when all were empty. Requests that
+ * found nothing are answered only when the next fetch begins, or when they are aborted.
+ */
 class Fetches {
   readonly #limits: RunOneLimits;
   readonly #clock: Clock;
   readonly #began: number;
+  readonly #runtimes: number;
   found = 0;
   hadWork = false;
   onEnd: () => void = () => undefined;
+  /** Of the current fetch: the ids of its requests, whether one found work, and how many were empty. */
+  readonly #ids = new Set<string | undefined>();
+  #hasFound = false;
+  #empty = 0;
+  #waiting: (() => void)[] = [];
+  #last: Promise<unknown> = Promise.resolve();
 
-  constructor(limits: RunOneLimits, clock: Clock) {
+  constructor(limits: RunOneLimits, clock: Clock, runtimes: number) {
     this.#limits = limits;
     this.#clock = clock;
     this.#began = clock.now();
+    this.#runtimes = runtimes;
   }
 
-  /** Wraps the coordinator: requests for work do not wait and stop at the limits. */
+  /** Wraps the coordinator: requests for work do not wait for it and stop at the limits. */
   limit(verbs: Coordinate): Coordinate {
     const request = (ns: string, asked: AttemptRequest): Promise<AttemptRow[]> =>
       this.#request(verbs, ns, asked);
@@ -67,15 +80,50 @@ class Fetches {
     ns: string,
     { waitMs: _waitMs, ...asked }: AttemptRequest,
   ): Promise<AttemptRow[]> {
+    const { signal, requestId } = asked;
+    // a new request says that the slot is free again, because what the fetch found has ended; a repeated one does not
+    if (this.#hasFound && !this.#ids.has(requestId)) this.#next();
+    for (;;) {
+      const sent = this.#last.then(() => this.#send(verbs, ns, asked));
+      // the worker repeats a failed request
+      this.#last = sent.catch(() => undefined);
+      const rows = await sent;
+      if (rows.length > 0 || signal?.aborted === true) return rows;
+      await this.#nextFetch(signal);
+    }
+  }
+
+  async #send(verbs: Coordinate, ns: string, asked: AttemptRequest): Promise<AttemptRow[]> {
+    this.#ids.add(asked.requestId);
+    if (this.#hasFound || asked.signal?.aborted === true) return [];
     if (!this.#mayFetch()) {
       this.onEnd();
       return [];
     }
     const rows = await verbs.requestAttempts(ns, asked);
-    this.hadWork = rows.length > 0;
-    if (this.hadWork) this.found += 1;
-    else this.onEnd();
+    if (rows.length > 0) {
+      this.#hasFound = this.hadWork = true;
+      this.found += 1;
+    } else if (++this.#empty === this.#runtimes) {
+      this.hadWork = false;
+      this.onEnd();
+    }
     return rows;
+  }
+
+  #next(): void {
+    this.#ids.clear();
+    this.#hasFound = false;
+    this.#empty = 0;
+    for (const resume of this.#waiting.splice(0)) resume();
+  }
+
+  /** Resolves when the next fetch begins or the signal aborts. */
+  #nextFetch(signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve);
+      signal?.addEventListener("abort", () => resolve(), { once: true });
+    });
   }
 
   #mayFetch(): boolean {

@@ -16,6 +16,7 @@ import {
 } from "../../src/bulk/index.ts";
 import {
   CoordinateError,
+  type Engine,
   ManualClock,
   type Coordinate,
   type WorkUnitInput,
@@ -231,6 +232,24 @@ describe("going on after an interruption", () => {
     hooks.after = async () => undefined;
     expect(await run({ journal: again() })).toMatchObject({ units: 100, complete: true });
     expect(await spec.counts()).toMatchObject({ finished: stored, available: 100 - stored });
+  });
+
+  test("nor is it done twice by a third run, when the second one was interrupted too", async () => {
+    const { run, write, hooks, begin, again, spec, work, clock, handle } = await setup();
+    write(10);
+    hooks.after = async () => killed();
+    await expect(run({ journal: begin() })).rejects.toThrow("nobody answers");
+    clock.advance(1);
+    expect(await work()).toBe(10);
+    clock.advance(60_000);
+    hooks.before = async () => killed();
+    await expect(run({ journal: again() })).rejects.toThrow("nobody answers");
+    clock.advance(3_600_000);
+    // forgets old request ids
+    await (handle.verbs as Engine).sweep();
+    hooks.before = hooks.after = async () => undefined;
+    expect(await run({ journal: again() })).toMatchObject({ units: 10, complete: true });
+    expect(await spec.counts()).toMatchObject({ finished: 10, available: 0 });
   });
 
   test("units that had ended before the load are done again, also by one that was interrupted", async () => {

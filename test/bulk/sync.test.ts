@@ -133,6 +133,15 @@ describe("sync", () => {
     expect(await sync({ b: {}, c: 3 }, { keepGoing: true })).toMatchObject({ added: 1, bad: 1 });
   });
 
+  test("with bad lines nothing is pruned, because their units would be deleted", async () => {
+    const { sync, stored } = await setup();
+    await sync({ a: {}, b: {} });
+    await expect(sync({ a: {}, b: 3, c: {} }, { keepGoing: true, prune: true })).rejects.toThrow(
+      "list.jsonl: 1 bad line, whose units --prune would delete; nothing was added or deleted",
+    );
+    expect(Object.keys(await stored())).toEqual(["a", "b"]);
+  });
+
   test("many units in many pieces on the disk, which are gone afterwards", async () => {
     const { sync, stored } = await setup();
     const place = mkdtempSync(path.join(directory, "pieces-"));

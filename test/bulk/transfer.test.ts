@@ -15,6 +15,7 @@ import {
 } from "../../src/core/index.ts";
 import { openMemory } from "../../src/index.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
+import { turns, wrapped } from "../worker/setup.ts";
 
 const directory = mkdtempSync(path.join(tmpdir(), "coordinate-transfer-"));
 // the last test checks that the import leaves no temporary files
@@ -130,6 +131,38 @@ describe("export and import", () => {
     expect((await exported(to)).split("\n").filter((line) => line.includes('"kind":"spec"'))).toEqual(
       text.split("\n").filter((line) => line.includes('"kind":"spec"')),
     );
+  });
+
+  test("a work spec that was paused by hand gives no work at any moment, and its metadata is the file's or that of its data", async () => {
+    const from = memory();
+    await from.setWorkSpecs("ns", [
+      { data: jsonData('{"name":"paused"}') },
+      { data: jsonData('{"name":"second","weight":7,"continuous":true}') },
+    ]);
+    await from.addWorkUnits("ns", "paused", [{ name: "u" }]);
+    await from.setWorkSpecMeta("ns", "paused", { paused: true });
+    await from.setWorkSpecMeta("ns", "second", { paused: true });
+    // a file of an earlier version may lack some metadata
+    const text = (await exported(from)).replace(/("name":"second".*"meta":).*/, "$1{}}");
+    const clock = new ManualClock(1_000_000);
+    const to = memory(clock);
+    const waiting = to.requestAttempts("ns", { worker: "w", workSpecs: ["paused"], waitMs: 3000 });
+    // the answer takes a while, as over a network
+    const far = wrapped(to, {
+      setWorkSpecs: async (...args) => {
+        const rows = await to.setWorkSpecs(...args);
+        await turns();
+        return rows;
+      },
+    });
+    await imported(far, text);
+    clock.advance(3000);
+    expect(await waiting).toEqual([]);
+    const rows = await to.getWorkSpecs("ns", ["paused", "second"]);
+    expect(rows.map((row) => row?.meta)).toMatchObject([
+      { paused: true },
+      { paused: false, continuous: true, weight: 7 },
+    ]);
   });
 
   test("labels, queues, retries and reasons of units; limits and settings of the namespace", async () => {

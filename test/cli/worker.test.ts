@@ -2,6 +2,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { decodeData, Engine, systemClock } from "../../src/core/index.ts";
 import { handles } from "../../src/index.ts";
@@ -80,6 +81,17 @@ describe("coordinate worker", () => {
     expect(await worker.ended).toBe(2);
     await until("no process is left", () => !processes.some(isAlive));
     expect(await count("available")).toBe(1);
+  });
+
+  test("works on and stops in order when nothing reads its log any more", limit, async () => {
+    const worker = cli("unread", ["worker", "--tasks", tasksFile, "--processes", "1"]);
+    await until("it has started", () => worker.output().includes("the worker has started"), 40_000);
+    worker.child.stderr?.destroy();
+    // a failure is logged
+    const { count } = await add("unread", { name: "one", runtime: "node" }, [["a", { how: "throw" }]]);
+    await until("the unit has failed", async () => (await count("failed")) === 1, 40_000);
+    worker.child.kill("SIGTERM");
+    expect(await Promise.race([worker.ended, sleep(20_000, "still running", { ref: false })])).toBe(0);
   });
 
   test("under its own name runs Python jobs, with the settings of the Python worker", limit, async () => {

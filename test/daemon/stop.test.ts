@@ -3,7 +3,8 @@ import { mkdtempSync } from "node:fs";
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { expect, test, vi } from "vitest";
+import { setTimeout as sleep } from "node:timers/promises";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { encodeData, Engine } from "../../src/core/index.ts";
 import { RestClient } from "../../src/rest/index.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
@@ -115,6 +116,24 @@ test("a second signal ends it at once", { timeout: 60_000 }, async () => {
   daemon.child.kill("SIGINT");
   expect(await daemon.ended).toBe(1);
   socket.destroy();
+});
+
+test("a log that nothing reads any more does not keep it from stopping", { timeout: 60_000 }, async () => {
+  const daemon = await startProcess([
+    "--backend",
+    "memory:",
+    "--http",
+    "127.0.0.1:0",
+    "--log-format",
+    "text",
+  ]);
+  onTestFinished(() => void daemon.child.kill("SIGKILL"));
+  // it handles signals when it answers
+  await fetch(daemon.url);
+  daemon.child.stderr?.destroy();
+  // it logs that it stops
+  daemon.child.kill("SIGTERM");
+  expect(await Promise.race([daemon.ended, sleep(20_000, "still running", { ref: false })])).toBe(0);
 });
 
 test("a mistake in the settings: exit code 78, and what is wrong", { timeout: 60_000 }, async () => {

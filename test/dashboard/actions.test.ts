@@ -383,6 +383,29 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     expect((await counts()).available).toBe(2503);
   });
 
+  test(
+    "works on a page without TLS, where browsers have no clipboard and no randomUUID",
+    { timeout },
+    async () => {
+      await fill(1);
+      const { page, context, problems } = await stage.open(`#/${ns}/unit/parse/u00000`);
+      const copy = page.getByRole("button", { name: "Copy name" });
+      await copy.waitFor();
+      await context.addInitScript(() => {
+        Object.defineProperty(navigator, "clipboard", { value: undefined });
+        Object.defineProperty(crypto, "randomUUID", { value: undefined });
+      });
+      await page.reload();
+      await page.getByRole("heading", { name: "u00000" }).waitFor();
+      expect(await copy.count()).toBe(0);
+      await page.goto(`${stage.url}/#/${ns}/units/parse?add=1`);
+      await dialog(page).getByRole("textbox").fill("one\n");
+      await dialog(page).getByRole("button", { name: "Add 1 unit" }).click();
+      await dialog(page).getByText("1 unit stored").waitFor();
+      expect(problems).toEqual([]);
+    },
+  );
+
   test("runs a unit again, gives one back, and deletes one", { timeout }, async () => {
     await fill(3, 1);
     const { page, problems } = await stage.open(`#/${ns}/unit/parse/u00000`);

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import {
   CoordinateError,
   encodeData,
@@ -103,6 +103,18 @@ describe("answers that are lost", () => {
     await client.close();
   });
 
+  test("request ids need no more than browsers have on pages without TLS", async () => {
+    vi.stubGlobal("crypto", { getRandomValues: crypto.getRandomValues.bind(crypto) });
+    onTestFinished(() => void vi.unstubAllGlobals());
+    const { url, bodies } = await fake();
+    const client = new RestClient(url, { transport: fetchTransport });
+    for (let i = 0; i < 2; i++) await client.requestAttempts("n", { worker: "w" });
+    const ids = bodies.map((body) => (JSON.parse(body) as { requestId: string }).requestId);
+    expect(ids[0]).toMatch(/^\d+-\d+-\d+-\d+$/);
+    expect(ids[1]).not.toBe(ids[0]);
+    await client.close();
+  });
+
   test("what would be done twice is not asked again: the outcome is unknown", async () => {
     const { url, bodies } = await fake(() => "cut");
     const client = new RestClient(url, quick);
@@ -160,6 +172,38 @@ describe("answers that are lost", () => {
     await client.close();
     server.closeAllConnections();
     server.close();
+  });
+});
+
+describe("behind a proxy", () => {
+  const page = (status: number) => () => ({ status, text: `<html><h1>${status}</h1></html>` });
+  const direct = { ...quick, oneConnection: false };
+
+  test.each([502, 503, 504])("%i while the server restarts is a lost answer", async (status) => {
+    const { url, bodies } = await fake(page(status));
+    const client = new RestClient(url, direct);
+    expect(await client.requestAttempts("n", { worker: "w", waitMs: 50 })).toEqual([]);
+    expect(new Set(bodies.map((body) => (JSON.parse(body) as { requestId: string }).requestId)).size).toBe(1);
+    await client.close();
+  });
+
+  test("what would be done twice is not asked again, and tries end", async () => {
+    const { url, bodies } = await fake(...[502, 504, 502, 503].map(page));
+    const client = new RestClient(url, direct);
+    expect(await code(client.setWorkUnitPriorities("n", "s", { all: true }, { adjust: 1 }))).toBe(
+      "unknown_outcome",
+    );
+    await expect(client.tally("n")).rejects.toThrow("Not available: a proxy answered with HTTP status 503");
+    expect(bodies).toHaveLength(4);
+    await client.close();
+  });
+
+  test("a request that is too large for it is refused in the same way as by the server", async () => {
+    const { url } = await fake(page(413), page(404));
+    const client = new RestClient(url, direct);
+    await expect(client.settleAttempts("n", [])).rejects.toMatchObject({ code: "too_large", status: 413 });
+    expect(await code(client.settleAttempts("n", []))).toBe("not_coordinate");
+    await client.close();
   });
 });
 

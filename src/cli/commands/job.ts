@@ -101,7 +101,8 @@ async function wait(
     [job] = await jobs.settled([id], { ...limit, signal: context.signal });
   } catch (error) {
     if (context.signal.aborted) return exit.failed;
-    if (error instanceof WaitTimeoutError) throw new CommandError(error.message, `coordinate job wait ${id}`);
+    if (error instanceof WaitTimeoutError)
+      throw new CommandError(error.message, `coordinate job wait ${quote(id)}`);
     throw error;
   }
   if (job === undefined) throw noSuchJob(id);
@@ -135,13 +136,13 @@ async function show(context: Context, jobs: Jobs, job: Job): Promise<number> {
   const line = (head: string, text: string): void => {
     if (text !== "") out.line(`${head.padEnd(14)}${text}`);
   };
-  line("Job", job.name === job.id ? job.id : `${showText(job.name)} (${job.id})`);
+  line("Job", job.name === job.id ? quote(job.id) : `${showText(job.name)} (${quote(job.id)})`);
   const where = job.state === "NEW" && job.substate !== "available" ? `, ${job.substate}` : "";
   line(
     "State",
     out.paint(jobStyles[job.state], `${job.state}${job.error === null ? where : ` ${job.error_cat}`}`),
   );
-  line("Function", action === null ? job.action_id : showText(functionName(action)));
+  line("Function", showText(action === null ? job.action_id : functionName(action)));
   line("Category", showText(job.category));
   line("Args", showText(JSON.stringify(job.args)));
   line("Kwargs", Object.keys(job.kwargs).length === 0 ? "" : showText(JSON.stringify(job.kwargs)));
@@ -150,7 +151,7 @@ async function show(context: Context, jobs: Jobs, job: Job): Promise<number> {
     line("Started", `${relative(job.time_start, now)}, attempt ${job.attempts}, by ${showText(job.worker)}`);
   if (job.time_stop > 0) line("Took", duration(job.time_stop - job.time_start));
   line("Timeout", job.timeout > 0 ? duration(job.timeout * 1000) : "");
-  line("Waits for", job.dependencies.join(", "));
+  line("Waits for", job.dependencies.map(quote).join(", "));
   line("Return queues", showText(job.return_queues.join(", ")));
   if (job.progress !== null) line("Progress", showText(JSON.stringify(job.progress)));
   if (job.state === "OK") line("Result", showText(JSON.stringify(job.result)));

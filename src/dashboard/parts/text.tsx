@@ -115,9 +115,11 @@ export function CopyButton({
   quiet?: boolean;
 }): ReactNode {
   const [copied, setCopied] = useState(false);
+  // browsers have it only on pages of HTTPS or localhost; on others the text can be selected
+  const clipboard = navigator.clipboard as Clipboard | undefined;
+  if (clipboard === undefined) return null;
   const copy = (): void => {
-    // the browser refuses it on an insecure page: the text can still be selected
-    navigator.clipboard.writeText(text).then(
+    clipboard.writeText(text).then(
       () => setCopied(true),
       () => setCopied(false),
     );

@@ -6,6 +6,9 @@ import { readLines } from "../process/lines.ts";
 import { mebibytes } from "../process/memory.ts";
 import { workerStops } from "../stops.ts";
 
+/** Node fires a longer timer at once. A command with a timeout of more than 24 days has only the limit of its lease. */
+const longestTimer = 2 ** 31 - 1;
+
 export interface CommandLimits {
   /** Bytes of standard output that are kept, from its beginning. */
   readonly maxOutput: number;
@@ -53,7 +56,7 @@ export async function runCommand(
   expired.addEventListener("abort", look);
   look();
   const timer =
-    timeoutMs === null
+    timeoutMs === null || timeoutMs > longestTimer
       ? undefined
       : setTimeout(() => {
           void group.stop("expired", `ran for more than ${timeoutMs / 1000} s`, graceMs);

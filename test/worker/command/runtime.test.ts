@@ -162,6 +162,10 @@ describe("a command", () => {
     await until("the grandchild is dead", () => !isAlive(Number(readFileSync(file, "utf8"))));
   });
 
+  test("may have a timeout that is longer than any timer", async () => {
+    expect((await run({ command: ["sleep", "0.3"], timeout: 2 ** 31 })).status).toBe("finished");
+  });
+
   test("whose lease ends is ended", async () => {
     expect((await run({ command: ["sleep", "600"] }, ["a"], {}, 2000)).traceback).toBe("job expired");
   });
