@@ -254,19 +254,26 @@ async function retire(
   const oldest = `
     SELECT u.id, e.at FROM @ended e CROSS JOIN LATERAL unnest(e.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")}
     WHERE e.spec = $1 AND e.status = ${code} AND ${isMember} ORDER BY e.at, u.id LIMIT $2`;
-  const retired = (rows: readonly (readonly unknown[])[]): number =>
+  const retired = (rows: readonly (readonly unknown[])[], ended: number): number =>
     countRetired(
       limit,
       rows.map((row) => row[1] as number),
-      count,
+      ended,
       now,
     );
-  if (retired(await db.rows(oldest, [spec, 1])) === 0) return 0;
+  if (retired(await db.rows(oldest, [spec, 1]), count) === 0) return 0;
   return db.transaction(
     async (tx) => {
-      const rows = await tx.rows(`${oldest} FOR UPDATE OF u SKIP LOCKED`, [spec, max]);
-      const listed = [...new Map(rows as [number, number][])];
-      const ids = listed.slice(0, retired(listed)).map(([id]) => id);
+      const locked = await tx.rows(`${oldest} FOR UPDATE OF u SKIP LOCKED`, [spec, max]);
+      const mine = new Set(locked.map(([id]) => id));
+      // the list and the count are from one snapshot: units that another daemon is removing are in both until it commits. They
+      // are left to it, and no others are removed in their place
+      const listed = (await tx.rows(
+        `SELECT DISTINCT o.id, o.at, (SELECT c.${status} FROM ${tallyOf("$1")} c) FROM (${oldest}) AS o ORDER BY o.at, o.id`,
+        [spec, max],
+      )) as [number, number, number][];
+      const gone = listed.slice(0, retired(listed, listed[0]?.[2] ?? 0)).filter(([id]) => mine.has(id));
+      const ids = gone.map(([id]) => id);
       const set = new PostgresSet(tx, now, allocate);
       await set.loadUnits(ids);
       const units = set.units(ids);
@@ -274,7 +281,7 @@ async function retire(
       if (first === undefined) return 0;
       set.retire(first.spec, status, units.length);
       await apply(set, removeUnits(set, units, true));
-      await dropEnded(tx, spec, code, listed[ids.length - 1]?.[1] ?? 0);
+      await dropEnded(tx, spec, code, gone.at(-1)?.[1] ?? 0);
       return units.length;
     },
     { repeatable: true },

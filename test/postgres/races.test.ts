@@ -227,3 +227,32 @@ test("a unit that is added while another ends is never left behind", async () =>
     expect(unit?.status).toBe("available");
   }
 }, 60_000);
+
+test("two daemons that sweep at once keep as many ended units as the retention says, and the newest", async () => {
+  const clock = new ManualClock(1_000_000);
+  const [a, b] = stores.map((store) => new Engine(store, { clock }));
+  for (let round = 0; round < 10; round++) {
+    const ns = `kept ${round}`;
+    await a!.setWorkSpecs(ns, [
+      { data: encodeData({ name: "s", retention: { finished: { max_count: 100 } } }) },
+    ]);
+    const names = times(110, (i) => `u${String(i).padStart(3, "0")}`);
+    await a!.addWorkUnits(
+      ns,
+      "s",
+      names.map((name) => ({ name })),
+    );
+    for (let i = 0; i < 11; i++) {
+      clock.advance(1);
+      const attempts = await a!.requestAttempts(ns, { worker: "w", number: 10 });
+      await a!.settleAttempts(
+        ns,
+        attempts.map(({ id }) => ({ attempt: id, action: "finish" })),
+      );
+    }
+    await Promise.all([a!.sweep(), b!.sweep()]);
+    const { rows } = await a!.listWorkUnits(ns, "s", { limit: 200 });
+    expect(rows.map(({ name }) => name)).toEqual(names.slice(10));
+    await checkCounts(url, ns);
+  }
+}, 60_000);
