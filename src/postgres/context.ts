@@ -84,9 +84,12 @@ export class Context {
     return { fast: this.fastPaths, allocate: this.allocate };
   }
 
-  /** Finds the work spec, and catches up on its overdue work. Throws if the spec does not exist. */
+  /**
+   * Finds the work spec, and catches up on its overdue work. Throws if the spec does not exist. The caller's own transaction does
+   * not catch up: it would keep the overdue units locked until it ends.
+   */
   async lookUp(db: Database, ns: string, ref: WorkSpecRef, now: number): Promise<Spec> {
-    const found = await lookUp(db, ns, ref, now, this.ways);
+    const found = await lookUp(db, ns, ref, now, this.borrowed ? null : this.ways);
     if (this.#seen.size > maxSeen) this.#seen.clear();
     this.#seen.set(specKey(ns, ref), found);
     return found.spec;

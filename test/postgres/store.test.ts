@@ -56,6 +56,36 @@ test("a client that is in no transaction is refused", async () => {
   await engine.close();
 });
 
+test("an add in the caller's transaction keeps no other unit back, and neither does one that holds overdue units", async () => {
+  const { url, store, engine } = await open();
+  await engine.addWorkUnits("", "s", [{ name: "due", delayMs: 1 }, { name: "free" }]);
+  await delay(20);
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const claim = async () =>
+    (await engine.requestAttempts("", { worker: "w", number: 10 })).map(({ workUnit }) => workUnit).sort();
+  await client.query("BEGIN");
+  await new Engine(store.within(client)).addWorkUnits("", "s", [{ name: "new" }]);
+  expect(await claim()).toEqual(["due", "free"]);
+  await client.query("COMMIT");
+  expect(await claim()).toEqual(["new"]);
+  // the same when the transaction has locked overdue units, such as one that claims, or another daemon that is slow
+  await engine.addWorkUnits("", "s", [
+    { name: "due 2", delayMs: 200 },
+    { name: "late", expiresMs: 200 },
+    { name: "free 2" },
+  ]);
+  await client.query("BEGIN");
+  await client.query("SELECT 1 FROM coordinate.unit WHERE key IN ('due 2', 'late') FOR UPDATE");
+  await delay(250);
+  expect(await claim()).toEqual(["free 2"]);
+  await client.query("ROLLBACK");
+  expect(await claim()).toEqual(["due 2"]);
+  expect((await engine.getWorkUnits("", "s", ["late"]))[0]?.status).toBe("failed");
+  await client.end();
+  await engine.close();
+});
+
 test("a unit that is committed long after it was added is handed out in its place", async () => {
   const { url, store, engine } = await open();
   const client = new pg.Client({ connectionString: url });
