@@ -394,8 +394,10 @@ export function isBroken(error: unknown): boolean {
   return !isAnswer(error) && isConnectionError(error);
 }
 
+/** Not a mistake of this program, such as `ERR_OUT_OF_RANGE`: that has a code, too, and happens again on every connection. */
 const isConnectionError = (error: unknown): boolean =>
-  codeOf(error) !== "" || /connection|timeout|socket|terminated|not queryable/i.test(messageOf(error));
+  !(error instanceof RangeError || error instanceof TypeError) &&
+  (codeOf(error) !== "" || /connection|timeout|socket|terminated|not queryable/i.test(messageOf(error)));
 
 /** The server ended the session because the transaction was idle for too long: nothing of it has happened. */
 const isRolledBack = (error: unknown): boolean => codeOf(error) === "25P03";

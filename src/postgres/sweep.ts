@@ -219,7 +219,7 @@ async function failExhausted(
   allocate: Allocate,
 ): Promise<number> {
   const found = `SELECT w.unit FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")} AND u.status = 0 WHERE w.spec = $1`;
-  const byLimit = `${found} AND w.status = 0 AND w.tries > 0 AND w.max_tries IS NULL AND w.tries >= $2
+  const byLimit = `${found} AND w.status = 0 AND w.tries > 0 AND w.max_tries IS NULL AND w.tries >= $2::bigint
     ORDER BY w.tries, w.unit LIMIT $3`;
   const byOwn = `${found} AND ${isOwnSpent} ORDER BY w.tries, w.unit LIMIT $2`;
   const find = async (session: Session, max: number, lock: string): Promise<number[]> => {
