@@ -1,4 +1,5 @@
 /** The message queues and the action records of a namespace. */
+import { createHash } from "node:crypto";
 import {
   attemptId,
   nameFromBytes,
@@ -72,11 +73,26 @@ const takeSql = `
   )
   SELECT across.past, ${columns} FROM across LEFT JOIN taken ON true ORDER BY seq`;
 
-/** With a request id, messages are marked with it instead of deleted. The sweep deletes them with the old request ids. */
+/** In `request`, the place of a work spec for requests that take messages. */
+const takesSpec = -1;
+
+/** The id of a take in `request`: that of its caller is unique in a queue. A hash, since an index entry is short. */
+const takeKey = (queue: string, requestId: string): Buffer =>
+  createHash("sha256")
+    .update(textKey(`${queue.length} ${queue}${requestId}`))
+    .digest();
+
+/**
+ * With a request id, messages are marked with it instead of deleted. The sweep deletes them with the old request ids. A call with
+ * the same id on another daemon has not seen the marks: it waits for the row of `request`, fails, and finds them when it is retried.
+ */
 const takeOnceSql = `
   WITH ${across}, before AS MATERIALIZED (SELECT m.* ${inQueue("AND m.request = $5")}),
   ${picked("AND NOT EXISTS (SELECT 1 FROM before)")}, taken AS (
     UPDATE @message m SET request = $5, taken = $6 FROM picked p WHERE m.seq = p.seq AND m.request IS NULL RETURNING m.*
+  ), noted AS (
+    INSERT INTO @request (namespace, spec, id, time, answer)
+    SELECT namespace, ${takesSpec}, $7::bytea, $6::bigint, '' FROM taken LIMIT 1
   )
   SELECT across.past, ${columns} FROM across LEFT JOIN (SELECT * FROM before UNION ALL SELECT * FROM taken) AS m ON true ORDER BY seq`;
 
@@ -95,7 +111,11 @@ export async function takeMessages(
     const rows =
       requestId === null
         ? await db.write(takeSql, [...asked, time], { repeatable: false })
-        : await db.write(takeOnceSql, [...asked, time, textKey(requestId), now], { repeatable: true });
+        : await db.write(
+            takeOnceSql,
+            [...asked, time, textKey(requestId), now, takeKey(queue, requestId)],
+            { repeatable: true },
+          );
     const messages = rows.filter(([, seq]) => seq !== null).map((row) => readMessage(queue, row));
     return { past: rows[0]?.[0] === true, messages };
   };

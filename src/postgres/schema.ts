@@ -176,7 +176,7 @@ export const migrations: readonly Migration[] = [
       // paths may be longer than an index entry; writers hold the namespace's row, so this need not be unique
       `CREATE INDEX lock_key ON @lock (namespace, substring(key FROM 1 FOR 1000))`,
       `CREATE INDEX lock_deadline ON @lock (deadline)`,
-      // answers by request id: of claims (spec 0), or of adds to a spec
+      // answers by request id: of claims (spec 0), or of adds to a spec; takes of messages (spec -1) have only the id
       `CREATE TABLE @request (
         namespace bigint NOT NULL,
         spec bigint NOT NULL,
