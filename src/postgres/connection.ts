@@ -326,7 +326,13 @@ const notBegun = (cause: unknown): CoordinateError =>
     { cause },
   );
 
-/** Statements on the caller's own connection, in the caller's own transaction: it begins, commits and retries nothing itself. */
+/** The last call on each client of a caller. */
+const turns = new WeakMap<Client, Promise<unknown>>();
+
+/**
+ * Statements on the caller's own connection, in the caller's own transaction: it begins, commits and retries nothing itself.
+ * Concurrent calls take turns: what runs while another call has a savepoint would be rolled back with it.
+ */
 export class BorrowedDatabase extends Database {
   readonly #client: Client;
 
@@ -335,16 +341,30 @@ export class BorrowedDatabase extends Database {
     this.#client = client;
   }
 
-  override async rows(sql: string, values: readonly unknown[]): Promise<Row[]> {
-    return this.run(this.#client, sql, values);
+  #inTurn<Answer>(work: () => Promise<Answer>): Promise<Answer> {
+    const turn = (turns.get(this.#client) ?? Promise.resolve()).then(work);
+    // the next call does not depend on whether this one failed
+    turns.set(
+      this.#client,
+      turn.catch(() => undefined),
+    );
+    return turn;
   }
 
-  override async write(sql: string, values: readonly unknown[]): Promise<Row[]> {
-    return this.run(this.#client, sql, values);
+  override rows(sql: string, values: readonly unknown[]): Promise<Row[]> {
+    return this.#inTurn(() => this.run(this.#client, sql, values));
+  }
+
+  override write(sql: string, values: readonly unknown[]): Promise<Row[]> {
+    return this.rows(sql, values);
+  }
+
+  override transaction<Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> {
+    return this.#inTurn(() => this.#inSavepoint(work));
   }
 
   /** In a savepoint, so that a refused request leaves the caller's transaction usable. */
-  override async transaction<Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> {
+  async #inSavepoint<Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> {
     const client = this.#client;
     const history = new TransactionHistory(this.historyCounts);
     const tx = this.bound(client, history);

@@ -44,6 +44,29 @@ test("units added on the caller's connection are there when the caller commits, 
   await engine.close();
 });
 
+test("calls on one client at the same time take turns: one that is refused undoes nothing of the others", async () => {
+  const { url, store, engine } = await open();
+  await engine.addWorkUnits("", "s", [{ name: "there" }]);
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query("BEGIN");
+  const add = (name: string) =>
+    new Engine(store.within(client)).addWorkUnits("", "s", [{ name, onConflict: "refuse" }]);
+  const answers = await Promise.allSettled(["a", "there", "b", "there", "c"].map(add));
+  expect(answers.map(({ status }) => status)).toEqual([
+    "fulfilled",
+    "rejected",
+    "fulfilled",
+    "rejected",
+    "fulfilled",
+  ]);
+  await client.query("COMMIT");
+  const { rows } = await engine.listWorkUnits("", "s");
+  expect(rows.map(({ name }) => name)).toEqual(["a", "b", "c", "there"]);
+  await client.end();
+  await engine.close();
+});
+
 test("a client that is in no transaction is refused", async () => {
   const { url, store, engine } = await open();
   const client = new pg.Client({ connectionString: url });
