@@ -222,7 +222,7 @@ export async function putActions(
 ): Promise<boolean[]> {
   const distinct = new Map<string, ActionInput>();
   for (const action of actions) if (!distinct.has(action.key)) distinct.set(action.key, action);
-  const namespace = await openNamespace(tx, ns);
+  const namespace = await openNamespace(tx, ns, "FOR SHARE");
   // in key order, so that concurrent puts of the same keys wait for each other and do not deadlock
   const sorted = [...distinct.values()]
     .map(({ key, data }) => ({ key: nameToBytes(key), data: dataBytes(data) }))

@@ -36,6 +36,11 @@ export async function purgeUnits(
 ): Promise<Slice & { changed: string[] }> {
   return db.transaction(
     async (tx) => {
+      // work specs that an older daemon added to a namespace while it was deleted
+      await tx.rows(
+        `UPDATE @spec s SET dead = true, died = now() FROM @namespace n WHERE n.dead AND s.namespace = n.id AND NOT s.dead AND $1`,
+        [true],
+      );
       // several daemons may purge at once: each skips the units that others have locked
       const rows = await tx.rows(
         `SELECT u.id FROM @spec s, LATERAL (
