@@ -111,11 +111,9 @@ export async function takeMessages(
     const rows =
       requestId === null
         ? await db.write(takeSql, [...asked, time], { repeatable: false })
-        : await db.write(
-            takeOnceSql,
-            [...asked, time, textKey(requestId), now, takeKey(queue, requestId)],
-            { repeatable: true },
-          );
+        : await db.write(takeOnceSql, [...asked, time, textKey(requestId), now, takeKey(queue, requestId)], {
+            repeatable: true,
+          });
     const messages = rows.filter(([, seq]) => seq !== null).map((row) => readMessage(queue, row));
     return { past: rows[0]?.[0] === true, messages };
   };
@@ -284,25 +282,34 @@ export async function deleteActions(db: Database, ns: string, keys: readonly str
 
 // ---- housekeeping
 
-/** Deletes messages and actions of deleted namespaces, at most `limit` of each. Returns how many. */
-export async function purgeQueues(tx: Session, limit: number): Promise<number> {
-  const [row] = await tx.rows(
-    `WITH gone AS MATERIALIZED (SELECT id FROM @namespace WHERE dead),
-     messages AS (
-       DELETE FROM @message WHERE seq IN (
+/** Messages of deleted namespaces. `condition` and the order are those of an index, which would not be used without them. */
+const messagesOfDead = (condition: string): string => `
          SELECT p.seq FROM gone, LATERAL (
-           SELECT m.seq FROM @message m WHERE m.namespace = gone.id LIMIT $1 FOR UPDATE SKIP LOCKED
-         ) p LIMIT $1)
+           SELECT m.seq FROM @message m WHERE m.namespace = gone.id AND ${condition}
+           ORDER BY m.queue LIMIT $1 FOR UPDATE SKIP LOCKED
+         ) p`;
+
+/** Whether a namespace `n` has no messages, worded for the indexes. */
+export const hasNoMessages = `NOT EXISTS (SELECT 1 FROM @message m WHERE m.namespace = n.id AND m.request IS NULL)
+               AND NOT EXISTS (SELECT 1 FROM @message m WHERE m.namespace = n.id AND m.request IS NOT NULL)`;
+
+export const purgeQueuesSql = `
+     WITH gone AS MATERIALIZED (SELECT id FROM @namespace WHERE dead),
+     messages AS (
+       DELETE FROM @message WHERE seq = ANY (ARRAY(${messagesOfDead("m.request IS NULL")}
+         UNION ALL ${messagesOfDead("m.request IS NOT NULL")} LIMIT $1))
        RETURNING 1
      ), actions AS (
-       DELETE FROM @action a USING (
-         SELECT p.namespace, p.key FROM gone, LATERAL (
-           SELECT b.namespace, b.key FROM @action b WHERE b.namespace = gone.id LIMIT $1 FOR UPDATE SKIP LOCKED
-         ) p LIMIT $1) q
-       WHERE a.namespace = q.namespace AND a.key = q.key RETURNING 1
+       DELETE FROM @action WHERE ctid = ANY (ARRAY(
+         SELECT p.ctid FROM gone, LATERAL (
+           SELECT a.ctid FROM @action a WHERE a.namespace = gone.id LIMIT $1 FOR UPDATE SKIP LOCKED
+         ) p LIMIT $1))
+       RETURNING 1
      )
-     SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM actions)`,
-    [limit],
-  );
+     SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM actions)`;
+
+/** Deletes messages and actions of deleted namespaces, at most `limit` of each. Returns how many. */
+export async function purgeQueues(tx: Session, limit: number): Promise<number> {
+  const [row] = await tx.rows(purgeQueuesSql, [limit]);
   return (row?.[0] as number | undefined) ?? 0;
 }

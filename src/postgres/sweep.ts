@@ -17,7 +17,7 @@ import { sweepLanes } from "./lanes.ts";
 import { dropRecords } from "./history.ts";
 import { dropEmptyGroups, groupFailures } from "./failures.ts";
 import { dropOldOutcomes } from "./outcomes.ts";
-import { purgeQueues } from "./queues.ts";
+import { hasNoMessages, purgeQueues } from "./queues.ts";
 import { dropEnded, isMember, sweepLists, type ListCursor } from "./standing.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
 import { statusCode } from "./units.ts";
@@ -76,13 +76,12 @@ export async function purgeUnits(
             "DELETE FROM @failure f WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = f.spec AND $1)",
             [true],
           );
-          await tx.rows(
-            `DELETE FROM @namespace n WHERE n.dead AND $1 AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id)
-               AND NOT EXISTS (SELECT 1 FROM @message m WHERE m.namespace = n.id)
-               AND NOT EXISTS (SELECT 1 FROM @action a WHERE a.namespace = n.id)`,
-            [true],
-          );
         }
+        await tx.rows(
+          `DELETE FROM @namespace n WHERE n.dead AND $1 AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id)
+             AND ${hasNoMessages} AND NOT EXISTS (SELECT 1 FROM @action a WHERE a.namespace = n.id)`,
+          [true],
+        );
       }
       return { deleted: ids.length, done, changed: [...set.freed] };
     },

@@ -207,6 +207,27 @@ test("nothing is heard of the units of a deleted work spec, also before their ro
   await engine.close();
 });
 
+test("the row of a deleted namespace is removed with its last message, whether or not it had work specs", async () => {
+  const { url, engine } = await open();
+  await engine.setNamespace("empty", { desired: "paused" });
+  await engine.deleteNamespace("empty");
+  await engine.setWorkSpecs("told", [{ data: encodeData({ name: "s" }) }]);
+  await engine.addWorkUnits("told", "s", [
+    { name: "a", queues: ["q"] },
+    { name: "b", queues: ["q"] },
+  ]);
+  for (const { id } of await engine.requestAttempts("told", { worker: "w", number: 2 }))
+    await engine.settleAttempts("told", [{ attempt: id, action: "finish" }]);
+  await engine.takeMessages("told", "q", { requestId: "r" });
+  await engine.deleteNamespace("told");
+  // as if the work specs had been deleted long ago
+  await query(url, "DELETE FROM coordinate.spec WHERE dead");
+  await engine.sweep();
+  const left = "SELECT (SELECT count(*) FROM coordinate.namespace WHERE dead)::int AS n, count(*)::int AS m FROM coordinate.message";
+  expect(await query(url, left)).toEqual([{ n: 0, m: 0 }]);
+  await engine.close();
+});
+
 test("many adds in a moment are told to others a few times", async () => {
   const { url, engine } = await open({ notifyMs: 50 });
   const listener = new pg.Client({ connectionString: url });
