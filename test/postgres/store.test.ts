@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
 import { openPostgres, schemaVersion, type PostgresOptions } from "../../src/postgres/index.ts";
 import { lockSliceMs } from "../../src/postgres/connection.ts";
+import { Notifier, type ListeningClient } from "../../src/postgres/notify.ts";
 import { openServer, query, type Server } from "./server.ts";
 
 let server: Server;
@@ -301,6 +302,30 @@ test("two schemas in one database do not meet; names need no care", async () => 
   expect((await b.engine.listWorkUnits("", "s")).rows).toEqual([]);
   await a.engine.close();
   await b.engine.close();
+});
+
+test("a daemon listens to the channel of its schema, whatever its name", async () => {
+  const texts: string[] = [];
+  const client: ListeningClient = {
+    connect: () => Promise.resolve(),
+    end: () => Promise.resolve(),
+    on: () => undefined,
+    query: ({ text }) => {
+      texts.push(text);
+      return Promise.resolve({ rows: [] });
+    },
+  };
+  const notifier = new Notifier({
+    channel: 'coordinate o"dd',
+    listen: () => client,
+    settings: [],
+    send: () => Promise.resolve(),
+    run: () => Promise.resolve([]),
+    debounceMs: 10,
+  });
+  await new Promise((resolve) => notifier.listen(resolve));
+  await notifier.close();
+  expect(texts.join("")).toContain('LISTEN "coordinate o""dd"');
 });
 
 test("a schema of a version that this program cannot work with is refused, one that it can is used", async () => {
