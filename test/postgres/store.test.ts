@@ -210,7 +210,7 @@ test("nothing is heard of the units of a deleted work spec, also before their ro
 
 test("the row of a deleted namespace is removed with its last message, whether or not it had work specs", async () => {
   const { url, engine } = await open();
-  await engine.setNamespace("empty", { desired: "paused" });
+  await engine.setNamespace("empty", { desired: "idle" });
   await engine.deleteNamespace("empty");
   await engine.setWorkSpecs("told", [{ data: encodeData({ name: "s" }) }]);
   await engine.addWorkUnits("told", "s", [
@@ -344,19 +344,47 @@ test("a schema of a version that this program cannot work with is refused, one t
   });
 });
 
-test("a role that may only use the tables is enough for a daemon that does not migrate", async () => {
+test("a daemon that does not migrate refuses a schema that is too old, too new, or not there", async () => {
+  const url = await server.createDatabase();
+  const opening = () => openPostgres({ url, migrate: false });
+  const refused = (text: RegExp) => ({
+    code: "unavailable",
+    message: expect.stringMatching(text) as string,
+  });
+  await expect(opening()).rejects.toMatchObject(refused(/has version 0.*Migrate/));
+  await (await openPostgres({ url })).close();
+  await (await opening()).close();
+  await query(url, "DELETE FROM coordinate.migration WHERE version = $1", [schemaVersion]);
+  await expect(opening()).rejects.toMatchObject(refused(new RegExp(`needs version ${schemaVersion}`)));
+  await query(url, "INSERT INTO coordinate.migration (version, works_with) VALUES ($1, $1)", [
+    schemaVersion + 1,
+  ]);
+  await expect(opening()).rejects.toMatchObject(refused(/newer/));
+});
+
+test("a migration takes as long as it takes", async () => {
+  const url = await server.createDatabase();
+  await query(
+    url,
+    `CREATE FUNCTION slow() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); END $$;
+     CREATE EVENT TRIGGER slow ON ddl_command_start WHEN TAG IN ('CREATE SEQUENCE') EXECUTE FUNCTION slow()`,
+  );
+  await (await openPostgres({ url, statementTimeoutMs: 200, answerTimeoutMs: 300, patienceMs: 1000 })).close();
+}, 60_000);
+
+test.each([false, true])("a role that may only use the tables is enough for a daemon (migrate: %s)", async (migrate) => {
   const { url, engine } = await open();
   await engine.close();
   await query(
     url,
-    `DROP ROLE IF EXISTS worker_only; CREATE ROLE worker_only LOGIN;
+    `DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'worker_only') THEN CREATE ROLE worker_only LOGIN; END IF; END $$;
      GRANT USAGE ON SCHEMA coordinate TO worker_only;
      GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coordinate TO worker_only;
      GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA coordinate TO worker_only`,
   );
   const limited = new URL(url);
   limited.username = "worker_only";
-  const store = await openPostgres({ url: limited.href, migrate: false });
+  const store = await openPostgres({ url: limited.href, migrate });
   const daemon = new Engine(store);
   await daemon.addWorkUnits("", "s", [{ name: "u", queues: ["q"], labels: ["red"] }]);
   const [attempt] = await daemon.requestAttempts("", { worker: "w" });
