@@ -92,7 +92,15 @@ interface Repeat {
   repeatable?: boolean;
   /** Whether to retry after a unique violation: yes by default, for work that looks for the name first. */
   conflicts?: boolean;
+  /** The work concerns many units: between two statements this program may compute for longer than a session may be idle. */
+  large?: boolean;
 }
+
+/** From this many units on, an operation is `large`. */
+export const manyUnits = 1000;
+
+/** How long the session of a `large` transaction may be idle. */
+const largeIdleMs = 30_000;
 
 /**
  * Settings for plans that do not depend on statistics. The claim path has one right plan, an index scan in claim order, and the
@@ -182,7 +190,8 @@ export class Database implements Session {
       this.counters.transactions++;
       const history = new TransactionHistory(this.historyCounts);
       const tx = this.bound(client, history);
-      await this.#command(client, this.#begin);
+      const idle = `SET LOCAL idle_in_transaction_session_timeout = ${largeIdleMs}`;
+      await this.#command(client, repeat.large === true ? this.#begin + idle : this.#begin);
       let answer: Answer;
       try {
         answer = await work(tx);

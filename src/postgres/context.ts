@@ -100,15 +100,12 @@ export class Context {
     db: Database,
     now: number,
     rule: (set: PostgresSet, tx: Session) => Rule<Answer>,
-    repeatable = false,
+    options: { repeatable?: boolean; large?: boolean } = {},
   ): Promise<Answer> {
-    const { answer, woken, told } = await db.transaction(
-      async (tx) => {
-        const set = new PostgresSet(tx, now, this.allocate);
-        return { answer: await apply(set, rule(set, tx)), woken: set.woken, told: set.told };
-      },
-      { repeatable },
-    );
+    const { answer, woken, told } = await db.transaction(async (tx) => {
+      const set = new PostgresSet(tx, now, this.allocate);
+      return { answer: await apply(set, rule(set, tx)), woken: set.woken, told: set.told };
+    }, options);
     for (const [namespace, queues] of told)
       this.queues.set(namespace, Math.max(queues, this.queues.get(namespace) ?? 0));
     for (const { namespace, unit } of woken)

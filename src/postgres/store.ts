@@ -523,7 +523,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   async putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]> {
     await this.#db.transaction((tx) => openNamespace(tx, ns));
-    const rows = await this.#context.apply(this.#db, now, (set) => putBatches(set, ns, inputs), true);
+    const rows = await this.#context.apply(this.#db, now, (set) => putBatches(set, ns, inputs), {
+      repeatable: true,
+    });
     await this.#context.changed(ns);
     return rows;
   }

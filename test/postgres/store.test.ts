@@ -468,6 +468,21 @@ test("one connection is enough: ids for what is made in a transaction are taken 
   await engine.close();
 });
 
+test("a finish with many outputs takes longer than a session may be idle, and is stored", async () => {
+  const { engine } = await open({ settings: ["idle_in_transaction_session_timeout=50"], notify: false });
+  await engine.setWorkSpecs("", [
+    { data: encodeData({ name: "s", then: "t" }) },
+    { data: encodeData({ name: "t" }) },
+  ]);
+  await engine.addWorkUnits("", "s", [{ name: "u" }]);
+  const [attempt] = await engine.requestAttempts("", { worker: "w" });
+  const output = Array.from({ length: 20_000 }, (_, i) => `output ${i}`);
+  const data = encodeData({ output });
+  const [answer] = await engine.settleAttempts("", [{ attempt: attempt!.id, action: "finish", data }]);
+  expect(answer).toMatchObject({ error: null, outputs: output.length });
+  await engine.close();
+}, 60_000);
+
 test("however many list, there is a connection left for adds, claims and settles", async () => {
   const { url, store, engine } = await open({
     poolSize: 4,
