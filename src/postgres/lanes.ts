@@ -257,11 +257,15 @@ export async function listLanes(
 // ---- sweeping
 
 /** Deletes lanes without available units whose token bucket is full, and the notes of work specs that have no lanes any more. */
-export async function sweepLanes(tx: Session, limit: number, now: number): Promise<void> {
-  await tx.rows(
+export async function sweepLanes(session: Session, limit: number, now: number): Promise<void> {
+  await session.rows(
     `DELETE FROM @lane WHERE ctid = ANY (ARRAY(SELECT ctid FROM @lane WHERE place IS NULL AND full_at <= $1::float8 LIMIT $2))
        AND place IS NULL AND full_at <= $1::float8`,
     [now, limit],
   );
-  await tx.rows(`DELETE FROM @note n USING @spec s WHERE s.id = n.spec AND NOT s.laned AND $1`, [true]);
+  await session.rows(
+    `DELETE FROM @note WHERE ctid = ANY (ARRAY(
+       SELECT n.ctid FROM @spec s JOIN @note n ON n.spec = s.id WHERE NOT s.laned LIMIT $1))`,
+    [limit],
+  );
 }

@@ -109,7 +109,7 @@ export async function sweepStore(
   cursors: SweepCursors,
   now: number,
   ways: CatchUpOptions,
-): Promise<{ swept: Swept; changed: Buffer[] }> {
+): Promise<{ swept: Swept; changed: Buffer[]; failures: readonly unknown[] }> {
   const swept = nothingSwept();
   const changed: Buffer[] = [];
   const total = (): number => swept.expired + swept.due + swept.exhausted + swept.retired;
@@ -147,11 +147,48 @@ export async function sweepStore(
     if (total() > before) changed.push(spec.namespace);
   }
   if (left() === 0) swept.more = true;
-  swept.workers = await db.transaction(async (tx) => forgetOld(tx, limits, now), { repeatable: true });
-  if (specs.some(({ counted }) => counted)) await dropOldOutcomes(db, now);
-  await trimLog(db, cursors.log);
-  await sweepLists(db, cursors.lists);
-  return { swept, changed };
+  const failures = await runAll([
+    () => foldTallies(db, 1000, now),
+    () => sweepLanes(db, 1000, now),
+    () => dropEmptyGroups(db, null),
+    () => deleteSome(db, "lock", "deadline < $1::float8", now),
+    () => deleteSome(db, "request", "time < $1::bigint", limits.requestsBefore),
+    () => deleteSome(db, "message", "request IS NOT NULL AND taken < $1::bigint", limits.requestsBefore),
+    async () => {
+      // parents are deleted after their last child
+      for (let last = -1; last !== swept.workers;) {
+        last = swept.workers;
+        swept.workers += await forgetWorkers(db, limits.workersBefore);
+      }
+    },
+    async () => {
+      if (specs.some(({ counted }) => counted)) await dropOldOutcomes(db, now);
+    },
+    () => trimLog(db, cursors.log),
+    () => sweepLists(db, cursors.lists),
+  ]);
+  return { swept, changed, failures };
+}
+
+/** Runs the steps one after the other, also after one has failed. Returns the errors. */
+async function runAll(steps: readonly (() => Promise<unknown>)[]): Promise<unknown[]> {
+  const failures: unknown[] = [];
+  for (const step of steps)
+    try {
+      await step();
+    } catch (error) {
+      failures.push(error);
+    }
+  return failures;
+}
+
+/** Deletes at most ten thousand rows, so that one statement does not take long; the next sweep deletes more. */
+async function deleteSome(db: Database, table: string, condition: string, value: number): Promise<void> {
+  await db.write(
+    `DELETE FROM @${table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM @${table} WHERE ${condition} LIMIT 10000)) AND ${condition}`,
+    [value],
+    { repeatable: true },
+  );
 }
 
 /** How far the parts of the sweep that work piece by piece have come. */
@@ -292,44 +329,33 @@ async function retire(
   );
 }
 
-/** Deletes expired locks, old request ids, and workers that were not seen for long and hold nothing. Returns the number of workers. */
-async function forgetOld(tx: Session, limits: SweepLimits, now: number): Promise<number> {
-  await foldTallies(tx, 1000, now);
-  await sweepLanes(tx, 1000, now);
-  await dropEmptyGroups(tx, null);
-  await tx.rows("DELETE FROM @lock WHERE deadline < $1::float8", [now]);
-  await tx.rows("DELETE FROM @request WHERE time < $1::bigint", [limits.requestsBefore]);
-  await tx.rows("DELETE FROM @message WHERE request IS NOT NULL AND taken < $1::bigint", [
-    limits.requestsBefore,
-  ]);
-  let forgotten = 0;
-  // parents are deleted after their last child
-  for (let last = -1; last !== forgotten;) {
-    last = forgotten;
-    forgotten += await forgetWorkers(tx, limits.workersBefore);
-  }
-  return forgotten;
-}
-
-async function forgetWorkers(tx: Session, before: number): Promise<number> {
-  const rows = await tx.rows(
-    `DELETE FROM @worker w WHERE w.expiration < $1::bigint
-       AND NOT EXISTS (SELECT 1 FROM @worker c WHERE c.namespace = w.namespace AND c.parent = w.name)
-       AND NOT EXISTS (
-         SELECT 1 FROM @spec s JOIN @lease l ON l.spec = s.id CROSS JOIN LATERAL unnest(l.units) AS g (id)
-           JOIN @unit u ON ${isRow("u.id", "g.id")} AND u.status = 3
-         WHERE s.namespace = w.namespace AND NOT s.dead AND u.attempt_worker = w.name)
-     RETURNING w.namespace, w.name`,
-    [before],
+/** Deletes workers that were not seen for long, have no children and hold nothing; returns how many. At most a hundred, with their logs. */
+function forgetWorkers(db: Database, before: number): Promise<number> {
+  return db.transaction(
+    async (tx) => {
+      const rows = await tx.rows(
+        `DELETE FROM @worker WHERE expiration < $1::bigint AND ctid = ANY (ARRAY(
+           SELECT w.ctid FROM @worker w WHERE w.expiration < $1::bigint
+             AND NOT EXISTS (SELECT 1 FROM @worker c WHERE c.namespace = w.namespace AND c.parent = w.name)
+             AND NOT EXISTS (
+               SELECT 1 FROM @spec s JOIN @lease l ON l.spec = s.id CROSS JOIN LATERAL unnest(l.units) AS g (id)
+                 JOIN @unit u ON ${isRow("u.id", "g.id")} AND u.status = 3
+               WHERE s.namespace = w.namespace AND NOT s.dead AND u.attempt_worker = w.name)
+           LIMIT 100))
+         RETURNING namespace, name`,
+        [before],
+      );
+      for (const [namespace, name] of rows) {
+        await tx.rows("DELETE FROM @log WHERE namespace = $1 AND worker = $2", [namespace, name]);
+        // a later worker of this name has lost nothing
+        await tx.rows(
+          `UPDATE @history h SET held = false FROM @unit u JOIN @spec s ON s.id = u.spec
+           WHERE h.held AND h.worker = $2 AND ${isRow("u.id", "h.unit")} AND s.namespace = $1`,
+          [namespace, name],
+        );
+      }
+      return rows.length;
+    },
+    { repeatable: true },
   );
-  for (const [namespace, name] of rows) {
-    await tx.rows("DELETE FROM @log WHERE namespace = $1 AND worker = $2", [namespace, name]);
-    // a later worker of this name has lost nothing
-    await tx.rows(
-      `UPDATE @history h SET held = false FROM @unit u JOIN @spec s ON s.id = u.spec
-       WHERE h.held AND h.worker = $2 AND ${isRow("u.id", "h.unit")} AND s.namespace = $1`,
-      [namespace, name],
-    );
-  }
-  return rows.length;
 }

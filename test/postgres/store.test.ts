@@ -192,6 +192,26 @@ test("the log of attempts forgets claims of which no unit is left", async () => 
   await engine.close();
 });
 
+test("the sweep deletes old rows some at a time, also when one of its steps fails", async () => {
+  const { url, engine } = await open({ lockTimeoutMs: 100 });
+  await query(
+    url,
+    `INSERT INTO coordinate.request (namespace, spec, id, time, answer)
+     SELECT 1, 0, convert_to(i::text, 'UTF8'), i, '' FROM generate_series(1, 10500) AS i`,
+  );
+  const left = async () => query(url, "SELECT count(*)::int AS n FROM coordinate.request");
+  const blocker = new pg.Client({ connectionString: url });
+  await blocker.connect();
+  await blocker.query("BEGIN; LOCK TABLE coordinate.lane IN ACCESS EXCLUSIVE MODE");
+  await expect(engine.sweep()).rejects.toMatchObject({ code: "unavailable" });
+  expect(await left()).toEqual([{ n: 500 }]);
+  await blocker.query("ROLLBACK");
+  await blocker.end();
+  await engine.sweep();
+  expect(await left()).toEqual([{ n: 0 }]);
+  await engine.close();
+}, 60_000);
+
 test("nothing is heard of the units of a deleted work spec, also before their rows are purged", async () => {
   const { store, engine } = await open();
   const clock = new ManualClock(Date.now());
@@ -224,7 +244,8 @@ test("the row of a deleted namespace is removed with its last message, whether o
   // as if the work specs had been deleted long ago
   await query(url, "DELETE FROM coordinate.spec WHERE dead");
   await engine.sweep();
-  const left = "SELECT (SELECT count(*) FROM coordinate.namespace WHERE dead)::int AS n, count(*)::int AS m FROM coordinate.message";
+  const left =
+    "SELECT (SELECT count(*) FROM coordinate.namespace WHERE dead)::int AS n, count(*)::int AS m FROM coordinate.message";
   expect(await query(url, left)).toEqual([{ n: 0, m: 0 }]);
   await engine.close();
 });
@@ -369,32 +390,37 @@ test("a migration takes as long as it takes", async () => {
     `CREATE FUNCTION slow() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); END $$;
      CREATE EVENT TRIGGER slow ON ddl_command_start WHEN TAG IN ('CREATE SEQUENCE') EXECUTE FUNCTION slow()`,
   );
-  await (await openPostgres({ url, statementTimeoutMs: 200, answerTimeoutMs: 300, patienceMs: 1000 })).close();
+  await (
+    await openPostgres({ url, statementTimeoutMs: 200, answerTimeoutMs: 300, patienceMs: 1000 })
+  ).close();
 }, 60_000);
 
-test.each([false, true])("a role that may only use the tables is enough for a daemon (migrate: %s)", async (migrate) => {
-  const { url, engine } = await open();
-  await engine.close();
-  await query(
-    url,
-    `DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'worker_only') THEN CREATE ROLE worker_only LOGIN; END IF; END $$;
+test.each([false, true])(
+  "a role that may only use the tables is enough for a daemon (migrate: %s)",
+  async (migrate) => {
+    const { url, engine } = await open();
+    await engine.close();
+    await query(
+      url,
+      `DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'worker_only') THEN CREATE ROLE worker_only LOGIN; END IF; END $$;
      GRANT USAGE ON SCHEMA coordinate TO worker_only;
      GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coordinate TO worker_only;
      GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA coordinate TO worker_only`,
-  );
-  const limited = new URL(url);
-  limited.username = "worker_only";
-  const store = await openPostgres({ url: limited.href, migrate });
-  const daemon = new Engine(store);
-  await daemon.addWorkUnits("", "s", [{ name: "u", queues: ["q"], labels: ["red"] }]);
-  const [attempt] = await daemon.requestAttempts("", { worker: "w" });
-  const [answer] = await daemon.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
-  expect(answer?.error).toBeNull();
-  expect(await daemon.takeMessages("", "q")).toHaveLength(1);
-  await daemon.sweep();
-  await daemon.deleteWorkSpecs("", ["s"]);
-  await daemon.close();
-});
+    );
+    const limited = new URL(url);
+    limited.username = "worker_only";
+    const store = await openPostgres({ url: limited.href, migrate });
+    const daemon = new Engine(store);
+    await daemon.addWorkUnits("", "s", [{ name: "u", queues: ["q"], labels: ["red"] }]);
+    const [attempt] = await daemon.requestAttempts("", { worker: "w" });
+    const [answer] = await daemon.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
+    expect(answer?.error).toBeNull();
+    expect(await daemon.takeMessages("", "q")).toHaveLength(1);
+    await daemon.sweep();
+    await daemon.deleteWorkSpecs("", ["s"]);
+    await daemon.close();
+  },
+);
 
 test("names that are longer than an index entry are kept apart, found, listed and deleted", async () => {
   const { engine } = await open();
