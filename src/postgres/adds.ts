@@ -11,7 +11,7 @@ import {
   type WorkUnitPut,
 } from "../core/index.ts";
 import { Caution } from "./caution.ts";
-import { isUniqueViolation, type Row, type Session } from "./connection.ts";
+import { isUniqueViolation, manyUnits, type Row, type Session } from "./connection.ts";
 import type { Context } from "./context.ts";
 import type { LookedUp } from "./expiry.ts";
 import {
@@ -68,7 +68,7 @@ export class Adds {
       db,
       now,
       (set, tx) => addByRules(set, tx, spec, ref, puts, request),
-      request !== null,
+      { repeatable: request !== null, large: puts.length >= manyUnits },
     );
     this.#upserts.used(
       spec.id,

@@ -345,11 +345,12 @@ async function tryClaim(claiming: Claiming, claims: readonly Claim[]): Promise<C
     }
     if (answer === "repeated") return repeated(claiming, claims);
     if (answer === "stale") return claims.map(() => ({ ...nothing(), stale: true }));
-    // another transaction may hold the overdue units: do not wait for it
     if (tries > 5) return claims.map(nothing);
     if (answer === "past") {
-      await catchUp(db, id, now, 2000, { fast: true, allocate });
+      const { expired, due, generated } = await catchUp(db, id, now, 2000, { fast: true, allocate });
       floors.reset(id);
+      // another transaction holds the overdue units: it must not keep the other units back
+      if (tries === 5 && expired + due + generated === 0) return locked();
     } else if (answer === "limited") limited.add(id);
     else if (answer === "flow") flow.add(id);
     if (answer === "exhausted" || answer === "generate" || answer === "flow") return locked();

@@ -92,7 +92,15 @@ interface Repeat {
   repeatable?: boolean;
   /** Whether to retry after a unique violation: yes by default, for work that looks for the name first. */
   conflicts?: boolean;
+  /** The work concerns many units: between two statements this program may compute for longer than a session may be idle. */
+  large?: boolean;
 }
+
+/** From this many units on, an operation is `large`. */
+export const manyUnits = 1000;
+
+/** How long the session of a `large` transaction may be idle. */
+const largeIdleMs = 30_000;
 
 /**
  * Settings for plans that do not depend on statistics. The claim path has one right plan, an index scan in claim order, and the
@@ -182,7 +190,8 @@ export class Database implements Session {
       this.counters.transactions++;
       const history = new TransactionHistory(this.historyCounts);
       const tx = this.bound(client, history);
-      await this.#command(client, this.#begin);
+      const idle = `SET LOCAL idle_in_transaction_session_timeout = ${largeIdleMs}`;
+      await this.#command(client, repeat.large === true ? this.#begin + idle : this.#begin);
       let answer: Answer;
       try {
         answer = await work(tx);
@@ -326,7 +335,13 @@ const notBegun = (cause: unknown): CoordinateError =>
     { cause },
   );
 
-/** Statements on the caller's own connection, in the caller's own transaction: it begins, commits and retries nothing itself. */
+/** The last call on each client of a caller. */
+const turns = new WeakMap<Client, Promise<unknown>>();
+
+/**
+ * Statements on the caller's own connection, in the caller's own transaction: it begins, commits and retries nothing itself.
+ * Concurrent calls take turns: what runs while another call has a savepoint would be rolled back with it.
+ */
 export class BorrowedDatabase extends Database {
   readonly #client: Client;
 
@@ -335,16 +350,30 @@ export class BorrowedDatabase extends Database {
     this.#client = client;
   }
 
-  override async rows(sql: string, values: readonly unknown[]): Promise<Row[]> {
-    return this.run(this.#client, sql, values);
+  #inTurn<Answer>(work: () => Promise<Answer>): Promise<Answer> {
+    const turn = (turns.get(this.#client) ?? Promise.resolve()).then(work);
+    // the next call does not depend on whether this one failed
+    turns.set(
+      this.#client,
+      turn.catch(() => undefined),
+    );
+    return turn;
   }
 
-  override async write(sql: string, values: readonly unknown[]): Promise<Row[]> {
-    return this.run(this.#client, sql, values);
+  override rows(sql: string, values: readonly unknown[]): Promise<Row[]> {
+    return this.#inTurn(() => this.run(this.#client, sql, values));
+  }
+
+  override write(sql: string, values: readonly unknown[]): Promise<Row[]> {
+    return this.rows(sql, values);
+  }
+
+  override transaction<Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> {
+    return this.#inTurn(() => this.#inSavepoint(work));
   }
 
   /** In a savepoint, so that a refused request leaves the caller's transaction usable. */
-  override async transaction<Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> {
+  async #inSavepoint<Answer>(work: (tx: Transaction) => Promise<Answer>): Promise<Answer> {
     const client = this.#client;
     const history = new TransactionHistory(this.historyCounts);
     const tx = this.bound(client, history);
@@ -394,8 +423,10 @@ export function isBroken(error: unknown): boolean {
   return !isAnswer(error) && isConnectionError(error);
 }
 
+/** Not a mistake of this program, such as `ERR_OUT_OF_RANGE`: that has a code, too, and happens again on every connection. */
 const isConnectionError = (error: unknown): boolean =>
-  codeOf(error) !== "" || /connection|timeout|socket|terminated|not queryable/i.test(messageOf(error));
+  !(error instanceof RangeError || error instanceof TypeError) &&
+  (codeOf(error) !== "" || /connection|timeout|socket|terminated|not queryable/i.test(messageOf(error)));
 
 /** The server ended the session because the transaction was idle for too long: nothing of it has happened. */
 const isRolledBack = (error: unknown): boolean => codeOf(error) === "25P03";

@@ -84,9 +84,12 @@ export class Context {
     return { fast: this.fastPaths, allocate: this.allocate };
   }
 
-  /** Finds the work spec, and catches up on its overdue work. Throws if the spec does not exist. */
+  /**
+   * Finds the work spec, and catches up on its overdue work. Throws if the spec does not exist. The caller's own transaction does
+   * not catch up: it would keep the overdue units locked until it ends.
+   */
   async lookUp(db: Database, ns: string, ref: WorkSpecRef, now: number): Promise<Spec> {
-    const found = await lookUp(db, ns, ref, now, this.ways);
+    const found = await lookUp(db, ns, ref, now, this.borrowed ? null : this.ways);
     if (this.#seen.size > maxSeen) this.#seen.clear();
     this.#seen.set(specKey(ns, ref), found);
     return found.spec;
@@ -97,15 +100,12 @@ export class Context {
     db: Database,
     now: number,
     rule: (set: PostgresSet, tx: Session) => Rule<Answer>,
-    repeatable = false,
+    options: { repeatable?: boolean; large?: boolean } = {},
   ): Promise<Answer> {
-    const { answer, woken, told } = await db.transaction(
-      async (tx) => {
-        const set = new PostgresSet(tx, now, this.allocate);
-        return { answer: await apply(set, rule(set, tx)), woken: set.woken, told: set.told };
-      },
-      { repeatable },
-    );
+    const { answer, woken, told } = await db.transaction(async (tx) => {
+      const set = new PostgresSet(tx, now, this.allocate);
+      return { answer: await apply(set, rule(set, tx)), woken: set.woken, told: set.told };
+    }, options);
     for (const [namespace, queues] of told)
       this.queues.set(namespace, Math.max(queues, this.queues.get(namespace) ?? 0));
     for (const { namespace, unit } of woken)

@@ -60,13 +60,13 @@ export interface LookedUp {
   readonly seen: string | null;
 }
 
-/** Finds the work spec, and catches up on its overdue work. Throws if the spec does not exist. */
+/** Finds the work spec, and catches up on its overdue work unless `ways` is null. Throws if the spec does not exist. */
 export async function lookUp(
   db: Database,
   ns: string,
   ref: WorkSpecRef,
   now: number,
-  ways: CatchUpOptions,
+  ways: CatchUpOptions | null,
 ): Promise<LookedUp> {
   const [row] = await db.rows(
     `SELECT s.id, ${hasOverdue("s", "$3::bigint")}, md5(s.meta), ${specColumns}
@@ -77,7 +77,7 @@ export async function lookUp(
   if (row === undefined || (typeof ref !== "string" && ref.id !== row[0])) throw missingWorkSpec(ref);
   const spec = readSpec(row[0] as number, row.slice(3));
   const isLate = row[1] === true;
-  if (isLate) await catchUp(db, spec.id, now, Infinity, ways);
+  if (isLate && ways !== null) await catchUp(db, spec.id, now, Infinity, ways);
   return { spec, seen: isLate ? null : (row[2] as string) };
 }
 
@@ -149,7 +149,10 @@ interface Concerned {
   units: readonly number[];
 }
 
-/** Catches up on what `hasOverdueAcross` finds, in all specs. With `concerned`, does nothing if none of these units exists. */
+/**
+ * Catches up on what `hasOverdueAcross` finds, in all specs. Skips units that another transaction has locked: the caller would
+ * wait for as long as that is open. With `concerned`, does nothing if none of these units exists.
+ */
 export async function moveAcross(
   db: Database,
   now: number,
@@ -199,7 +202,7 @@ export async function moveAcross(
 const timersSql = `
   WITH rung AS MATERIALIZED (
     SELECT u.id, u.timer, s.dead FROM @unit u JOIN @spec s ON s.id = u.spec
-    WHERE u.timer IS NOT NULL AND u.timer <= $1::bigint ORDER BY u.timer, u.id LIMIT $2
+    WHERE u.timer IS NOT NULL AND u.timer <= $1::bigint ORDER BY u.timer, u.id LIMIT $2 FOR UPDATE OF u SKIP LOCKED
   ), silenced AS (
     UPDATE @unit u SET timer = NULL FROM rung r WHERE ${isRow("u.id", "r.id")} AND r.dead
   )
@@ -207,7 +210,7 @@ const timersSql = `
 const needySql = `
   SELECT u.id FROM @unit u WHERE u.id = ANY (${runningIds("l.needy AND l.expiration <= $1::bigint")})
     AND u.needs AND u.attempt_status = 0 AND u.attempt_expiration <= $1::bigint
-  ORDER BY u.attempt_expiration, u.id LIMIT $2`;
+  ORDER BY u.attempt_expiration, u.id LIMIT $2 FOR UPDATE SKIP LOCKED`;
 
 /** Makes the units of a schedule under the lock of its spec's row: one daemon makes them, and the others find them made. */
 function makeDueRuns(db: Database, id: number, now: number, allocate: Allocate): Promise<number> {

@@ -26,12 +26,21 @@ export const extrasFrom = (parameter: number): string => `
     WITH ORDINALITY AS x (id, kind, value, at)
   GROUP BY x.id`;
 
+/** The largest number that an `integer` column holds. */
+const maxInt4 = 2 ** 31 - 1;
+
+/** The unit's own try limit as a column holds it: no unit is tried that often, so a higher limit means the same. */
+export function storedTryLimit(retry: UnitRetry | null): number | null {
+  const limit = ownTryLimit(retry);
+  return limit === null ? null : Math.min(limit, maxInt4);
+}
+
 /** The retry settings of units as arrays: id, settings as JSON, and the try limit that they set. */
 export function retryArrays(units: readonly { id: number; retry?: UnitRetry | null }[]): Buffer[] {
   return [
     int8s(units.map(({ id }) => id)),
     texts(units.map(({ retry }) => (retry === undefined || retry === null ? null : JSON.stringify(retry)))),
-    int4s(units.map(({ retry }) => ownTryLimit(retry ?? null))),
+    int4s(units.map(({ retry }) => storedTryLimit(retry ?? null))),
   ];
 }
 

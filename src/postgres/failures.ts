@@ -99,8 +99,8 @@ export async function dropFailed(tx: Session, units: readonly Unit[]): Promise<v
  * so that an empty group starts anew. The counts are added up again after the rows are locked, because another transaction may be
  * adding units to the group.
  */
-export async function dropEmptyGroups(tx: Session, spec: number | null): Promise<void> {
-  await tx.rows(
+export async function dropEmptyGroups(session: Session, spec: number | null): Promise<void> {
+  await session.rows(
     `WITH empty AS (
        SELECT spec, fingerprint FROM @failure WHERE $1::bigint IS NULL OR spec = $1
        GROUP BY spec, fingerprint HAVING sum(count) <= 0

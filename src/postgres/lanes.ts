@@ -20,6 +20,9 @@ import { byteas, float8s, int8s, laneKey, nameOf } from "./values.ts";
 /** The most notes that one claim folds. */
 const notesAtOnce = 5000;
 
+/** The most waiting units that get their lane in one claim. */
+export const unitsAtOnce = 20_000;
+
 /** After this time every add that began before the work spec had lanes has ended. */
 const buildAgainMs = 60_000;
 
@@ -148,31 +151,38 @@ export async function foldNotes(
 /**
  * Creates the lanes of existing units: at the first claim after the rules were set, and once more a minute later, for units whose
  * add had begun before. The caller has locked the work spec's row.
+ *
+ * Units without a partition have no lane until then. Those that run get it at once, since limits count them. Of those that wait,
+ * a claim changes only some, in claim order, so that it does not take long; the next claim goes on. Until then the others are not
+ * handed out.
  */
 async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
   const at = spec.buildLanes;
   if (at === 0 || at > now) return;
-  await tx.rows(
+  // an order depends on the units that have begun and wait again, wherever they are in claim order
+  const limit = spec.meta.order === "" ? unitsAtOnce : null;
+  const [row] = await tx.rows(
     `WITH held AS MATERIALIZED (
        SELECT w.ctid AS row FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")}
-       WHERE w.spec = $1 AND w.lane IS NULL FOR UPDATE
+       WHERE w.spec = $1 AND w.lane IS NULL ORDER BY w.status, w.at, w.key LIMIT $2 FOR UPDATE
      ), gone AS (
        DELETE FROM @waiting w USING held h WHERE w.ctid = h.row RETURNING w.*
+     ), moved AS (
+       INSERT INTO @waiting (unit, spec, at, status, tries, max_tries, begun, lane, key)
+       SELECT unit, spec, at, status, tries, max_tries, begun, '', key FROM gone
+     ), named AS (
+       UPDATE @unit u SET lane = '' WHERE u.id = ANY (ARRAY(
+         SELECT unit FROM gone
+         UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = $1)) AND u.lane IS NULL AND u.status < 4
      )
-     INSERT INTO @waiting (unit, spec, at, status, tries, max_tries, begun, lane, key)
-     SELECT unit, spec, at, status, tries, max_tries, begun, '', key FROM gone`,
-    [spec.id],
+     SELECT count(*) FROM gone`,
+    [spec.id, limit],
   );
+  const isDone = (row?.[0] as number) < unitsAtOnce || limit === null;
+  const open =
+    "CASE WHEN place IS NULL THEN 0 ELSE 1 END, CASE WHEN $2::boolean THEN 0 ELSE coalesce(place, 0) END, 0";
   await tx.rows(
-    `UPDATE @unit u SET lane = '' WHERE u.id = ANY (ARRAY(
-       SELECT w.unit FROM @waiting w WHERE w.spec = $1
-       UNION ALL SELECT unnest(l.units) FROM @lease l WHERE l.spec = $1)) AND u.lane IS NULL AND u.status < 4`,
-    [spec.id],
-  );
-  await tx.rows(
-    `UPDATE @lane SET state = CASE WHEN place IS NULL THEN 0 ELSE 1 END,
-       rank = CASE WHEN $2::boolean THEN 0 ELSE coalesce(place, 0) END, until = 0
-     WHERE spec = $1`,
+    `UPDATE @lane SET (state, rank, until) = ROW (${open}) WHERE spec = $1 AND (state, rank, until) IS DISTINCT FROM (${open})`,
     [spec.id, spec.meta.fair !== ""],
   );
   const first = (where: string): string => `
@@ -184,8 +194,10 @@ async function buildLanes(tx: Session, spec: Spec, now: number): Promise<void> {
      ) ${noteInsert("(SELECT $1::bigint AS spec, walk.*, row_number() OVER () AS number FROM walk) AS n")}`,
     [spec.id],
   );
-  spec.buildLanes = at === 1 ? now + buildAgainMs : 0;
-  await tx.rows("UPDATE @spec SET build_lanes = $2 WHERE id = $1", [spec.id, spec.buildLanes]);
+  const next = !isDone ? at : at === 1 ? now + buildAgainMs : 0;
+  if (next !== at) await tx.rows("UPDATE @spec SET build_lanes = $2 WHERE id = $1", [spec.id, next]);
+  // one step in a transaction
+  spec.buildLanes = 0;
 }
 
 // ---- listing
@@ -257,11 +269,15 @@ export async function listLanes(
 // ---- sweeping
 
 /** Deletes lanes without available units whose token bucket is full, and the notes of work specs that have no lanes any more. */
-export async function sweepLanes(tx: Session, limit: number, now: number): Promise<void> {
-  await tx.rows(
+export async function sweepLanes(session: Session, limit: number, now: number): Promise<void> {
+  await session.rows(
     `DELETE FROM @lane WHERE ctid = ANY (ARRAY(SELECT ctid FROM @lane WHERE place IS NULL AND full_at <= $1::float8 LIMIT $2))
        AND place IS NULL AND full_at <= $1::float8`,
     [now, limit],
   );
-  await tx.rows(`DELETE FROM @note n USING @spec s WHERE s.id = n.spec AND NOT s.laned AND $1`, [true]);
+  await session.rows(
+    `DELETE FROM @note WHERE ctid = ANY (ARRAY(
+       SELECT n.ctid FROM @spec s JOIN @note n ON n.spec = s.id WHERE NOT s.laned LIMIT $1))`,
+    [limit],
+  );
 }

@@ -28,7 +28,7 @@ export async function readLimits(session: Session, ns: string): Promise<SharedLi
 }
 
 export async function writeLimits(tx: Session, ns: string, limits: readonly SharedLimit[]): Promise<void> {
-  const namespace = await openNamespace(tx, ns);
+  const namespace = await openNamespace(tx, ns, "FOR SHARE");
   for (const { name, maxRunning, rate } of limits)
     await tx.rows(
       `INSERT INTO @shared_limit (namespace, name, rule, full_at) VALUES ($1, $2, $3, 0)

@@ -30,7 +30,7 @@ export async function decideLocks<Answer>(
   let decision = decide(await readLocks(tx, namespace, paths, now));
   if (found === undefined && decision.set.length > 0) {
     // another transaction may have created it first: decide again, with its row locked
-    namespace = await openNamespace(tx, ns, true);
+    namespace = await openNamespace(tx, ns, "FOR UPDATE");
     decision = decide(await readLocks(tx, namespace, paths, now));
   }
   const { set, release, answer } = decision;

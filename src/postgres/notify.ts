@@ -6,6 +6,7 @@
  */
 import { backOffMs, nameFromBytes, nameToBytes } from "../core/index.ts";
 import type { Client, Row, Session } from "./connection.ts";
+import { quoted } from "./schema.ts";
 
 /** A connection that listens: what is used of a `pg` client. */
 export interface ListeningClient extends Client {
@@ -134,7 +135,7 @@ export class Notifier {
       await client.connect();
       const set = settings.map((setting) => `SET ${setting};`).join("");
       // notifications are hints: they need not wait for the disk
-      await client.query({ text: `${set}SET synchronous_commit = off;LISTEN "${channel}"` });
+      await client.query({ text: `${set}SET synchronous_commit = off;LISTEN ${quoted(channel)}` });
     } catch {
       this.#lost(client);
       return;

@@ -4,7 +4,7 @@ import { systemRandom, type Random } from "../core/index.ts";
 import { Database, lockSliceMs, planSettings, type DatabaseOptions, type Pool } from "./connection.ts";
 import { LivePool } from "./live.ts";
 import { Notifier, type ListeningClient } from "./notify.ts";
-import { migrate } from "./schema.ts";
+import { migrate, notMigrated, readVersion, schemaVersion } from "./schema.ts";
 import { PoolShare } from "./share.ts";
 import { PostgresStore } from "./store.ts";
 
@@ -43,7 +43,7 @@ export interface PostgresOptions {
   listenUrl?: string;
   /** The least time between two notifications to other daemons; default 10 ms. The first change after a pause is sent at once. */
   notifyMs?: number;
-  /** Migrate the schema to this version; default on. Turn it off if the daemon's role may not create tables. */
+  /** Migrate the schema to this version; default on. If it is off, a schema that needs a migration is refused. */
   migrate?: boolean;
   /** More settings for every session, such as `synchronous_commit=off`. */
   settings?: readonly string[];
@@ -90,11 +90,7 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
   let pool: Pool;
   let end = (): Promise<void> => Promise.resolve();
   if (options.pool === undefined) {
-    const own = new pg.Pool({ ...config, max: poolSize, idleTimeoutMillis: 60_000 });
-    // an idle connection that breaks emits an error here; the next request notices by itself
-    own.on("error", () => undefined);
-    // between two uses a connection has no listener, and an error event without a listener ends the process
-    own.on("connect", (client) => client.on("error", () => undefined));
+    const own = openPool({ ...config, max: poolSize, idleTimeoutMillis: 60_000 });
     pool = own;
     end = () => own.end();
   } else pool = options.pool;
@@ -135,19 +131,39 @@ export async function openPostgres(options: PostgresOptions = {}): Promise<Postg
   });
   const opening = new Database({ ...databaseOptions, patienceMs: openPatienceMs }, db.counters);
   try {
-    if (options.migrate ?? true)
-      await opening.transaction(
-        async (tx) => {
-          // in a busy database, a change of a table gets its lock only by waiting in line for it
-          await tx.rows(`SET LOCAL lock_timeout = ${lockTimeoutMs}`, []);
-          await migrate(tx, schema);
-        },
-        { repeatable: true },
-      );
+    // a role that may not create tables can start a daemon when there is nothing to migrate
+    const version = await readVersion(opening, schema);
+    if (version < schemaVersion) {
+      if (options.migrate === false) throw notMigrated(schema, version);
+      // a connection without `query_timeout`: a statement that rewrites a large table takes long
+      const { query_timeout: _limit, ...unhurried } = config;
+      const one = options.pool === undefined ? openPool({ ...unhurried, max: 1 }) : null;
+      const migrating = new Database({ ...databaseOptions, pool: one ?? live }, db.counters);
+      await migrating
+        .transaction(
+          async (tx) => {
+            await tx.rows("SET LOCAL statement_timeout = 0", []);
+            // in a busy database, a change of a table gets its lock only by waiting in line for it
+            await tx.rows(`SET LOCAL lock_timeout = ${lockTimeoutMs}`, []);
+            await migrate(tx, schema);
+          },
+          { repeatable: true },
+        )
+        .finally(() => one?.end());
+    }
   } catch (error) {
     await end();
     throw error;
   }
   const { fastPaths = true } = options;
   return new PostgresStore({ db, slow, timely, live, options: databaseOptions, notifier, fastPaths, end });
+}
+
+function openPool(config: pg.PoolConfig): pg.Pool {
+  const pool = new pg.Pool(config);
+  // an idle connection that breaks emits an error here; the next request notices by itself
+  pool.on("error", () => undefined);
+  // between two uses a connection has no listener, and an error event without a listener ends the process
+  pool.on("connect", (client) => client.on("error", () => undefined));
+  return pool;
 }

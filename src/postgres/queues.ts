@@ -1,4 +1,5 @@
 /** The message queues and the action records of a namespace. */
+import { createHash } from "node:crypto";
 import {
   attemptId,
   nameFromBytes,
@@ -72,11 +73,26 @@ const takeSql = `
   )
   SELECT across.past, ${columns} FROM across LEFT JOIN taken ON true ORDER BY seq`;
 
-/** With a request id, messages are marked with it instead of deleted. The sweep deletes them with the old request ids. */
+/** In `request`, the place of a work spec for requests that take messages. */
+const takesSpec = -1;
+
+/** The id of a take in `request`: that of its caller is unique in a queue. A hash, since an index entry is short. */
+const takeKey = (queue: string, requestId: string): Buffer =>
+  createHash("sha256")
+    .update(textKey(`${queue.length} ${queue}${requestId}`))
+    .digest();
+
+/**
+ * With a request id, messages are marked with it instead of deleted. The sweep deletes them with the old request ids. A call with
+ * the same id on another daemon has not seen the marks: it waits for the row of `request`, fails, and finds them when it is retried.
+ */
 const takeOnceSql = `
   WITH ${across}, before AS MATERIALIZED (SELECT m.* ${inQueue("AND m.request = $5")}),
   ${picked("AND NOT EXISTS (SELECT 1 FROM before)")}, taken AS (
     UPDATE @message m SET request = $5, taken = $6 FROM picked p WHERE m.seq = p.seq AND m.request IS NULL RETURNING m.*
+  ), noted AS (
+    INSERT INTO @request (namespace, spec, id, time, answer)
+    SELECT namespace, ${takesSpec}, $7::bytea, $6::bigint, '' FROM taken LIMIT 1
   )
   SELECT across.past, ${columns} FROM across LEFT JOIN (SELECT * FROM before UNION ALL SELECT * FROM taken) AS m ON true ORDER BY seq`;
 
@@ -95,7 +111,9 @@ export async function takeMessages(
     const rows =
       requestId === null
         ? await db.write(takeSql, [...asked, time], { repeatable: false })
-        : await db.write(takeOnceSql, [...asked, time, textKey(requestId), now], { repeatable: true });
+        : await db.write(takeOnceSql, [...asked, time, textKey(requestId), now, takeKey(queue, requestId)], {
+            repeatable: true,
+          });
     const messages = rows.filter(([, seq]) => seq !== null).map((row) => readMessage(queue, row));
     return { past: rows[0]?.[0] === true, messages };
   };
@@ -202,7 +220,7 @@ export async function putActions(
 ): Promise<boolean[]> {
   const distinct = new Map<string, ActionInput>();
   for (const action of actions) if (!distinct.has(action.key)) distinct.set(action.key, action);
-  const namespace = await openNamespace(tx, ns);
+  const namespace = await openNamespace(tx, ns, "FOR SHARE");
   // in key order, so that concurrent puts of the same keys wait for each other and do not deadlock
   const sorted = [...distinct.values()]
     .map(({ key, data }) => ({ key: nameToBytes(key), data: dataBytes(data) }))
@@ -264,25 +282,34 @@ export async function deleteActions(db: Database, ns: string, keys: readonly str
 
 // ---- housekeeping
 
-/** Deletes messages and actions of deleted namespaces, at most `limit` of each. Returns how many. */
-export async function purgeQueues(tx: Session, limit: number): Promise<number> {
-  const [row] = await tx.rows(
-    `WITH gone AS MATERIALIZED (SELECT id FROM @namespace WHERE dead),
-     messages AS (
-       DELETE FROM @message WHERE seq IN (
+/** Messages of deleted namespaces. `condition` and the order are those of an index, which would not be used without them. */
+const messagesOfDead = (condition: string): string => `
          SELECT p.seq FROM gone, LATERAL (
-           SELECT m.seq FROM @message m WHERE m.namespace = gone.id LIMIT $1 FOR UPDATE SKIP LOCKED
-         ) p LIMIT $1)
+           SELECT m.seq FROM @message m WHERE m.namespace = gone.id AND ${condition}
+           ORDER BY m.queue LIMIT $1 FOR UPDATE SKIP LOCKED
+         ) p`;
+
+/** Whether a namespace `n` has no messages, worded for the indexes. */
+export const hasNoMessages = `NOT EXISTS (SELECT 1 FROM @message m WHERE m.namespace = n.id AND m.request IS NULL)
+               AND NOT EXISTS (SELECT 1 FROM @message m WHERE m.namespace = n.id AND m.request IS NOT NULL)`;
+
+export const purgeQueuesSql = `
+     WITH gone AS MATERIALIZED (SELECT id FROM @namespace WHERE dead),
+     messages AS (
+       DELETE FROM @message WHERE seq = ANY (ARRAY(${messagesOfDead("m.request IS NULL")}
+         UNION ALL ${messagesOfDead("m.request IS NOT NULL")} LIMIT $1))
        RETURNING 1
      ), actions AS (
-       DELETE FROM @action a USING (
-         SELECT p.namespace, p.key FROM gone, LATERAL (
-           SELECT b.namespace, b.key FROM @action b WHERE b.namespace = gone.id LIMIT $1 FOR UPDATE SKIP LOCKED
-         ) p LIMIT $1) q
-       WHERE a.namespace = q.namespace AND a.key = q.key RETURNING 1
+       DELETE FROM @action WHERE ctid = ANY (ARRAY(
+         SELECT p.ctid FROM gone, LATERAL (
+           SELECT a.ctid FROM @action a WHERE a.namespace = gone.id LIMIT $1 FOR UPDATE SKIP LOCKED
+         ) p LIMIT $1))
+       RETURNING 1
      )
-     SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM actions)`,
-    [limit],
-  );
+     SELECT (SELECT count(*) FROM messages) + (SELECT count(*) FROM actions)`;
+
+/** Deletes messages and actions of deleted namespaces, at most `limit` of each. Returns how many. */
+export async function purgeQueues(tx: Session, limit: number): Promise<number> {
+  const [row] = await tx.rows(purgeQueuesSql, [limit]);
   return (row?.[0] as number | undefined) ?? 0;
 }

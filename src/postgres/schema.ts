@@ -176,7 +176,7 @@ export const migrations: readonly Migration[] = [
       // paths may be longer than an index entry; writers hold the namespace's row, so this need not be unique
       `CREATE INDEX lock_key ON @lock (namespace, substring(key FROM 1 FOR 1000))`,
       `CREATE INDEX lock_deadline ON @lock (deadline)`,
-      // answers by request id: of claims (spec 0), or of adds to a spec
+      // answers by request id: of claims (spec 0), or of adds to a spec; takes of messages (spec -1) have only the id
       `CREATE TABLE @request (
         namespace bigint NOT NULL,
         spec bigint NOT NULL,
@@ -584,9 +584,11 @@ export async function migrate(tx: Session, schema: string): Promise<void> {
   }
 }
 
-/** Reads the version of the schema. Throws if it is too new for this program. */
-async function readVersion(tx: Session, schema: string): Promise<number> {
-  const [row] = await tx.rows(
+/** Reads the version of the schema; 0 if it has no tables. Throws if it is too new for this program. */
+export async function readVersion(session: Session, schema: string): Promise<number> {
+  const [there] = await session.rows("SELECT to_regclass($1) IS NOT NULL", [`${quoted(schema)}.migration`]);
+  if (there?.[0] !== true) return 0;
+  const [row] = await session.rows(
     "SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM @migration",
     [],
   );
@@ -598,5 +600,12 @@ async function readVersion(tx: Session, schema: string): Promise<number> {
     );
   return version;
 }
+
+/** For a daemon that must not migrate. */
+export const notMigrated = (schema: string, version: number): CoordinateError =>
+  new CoordinateError(
+    "unavailable",
+    `schema ${schema} has version ${version}, and this program needs version ${schemaVersion}. Migrate it first: open it once without \`migrate: false\`, with a role that may create tables`,
+  );
 
 export const quoted = (name: string): string => `"${name.replaceAll('"', '""')}"`;

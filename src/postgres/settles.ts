@@ -1,11 +1,17 @@
 /** Settles attempts: plain changes by the fast path, the others by the rules of core. */
 import { settleAttempts, type AttemptChanged, type Settle } from "../core/index.ts";
 import { Caution } from "./caution.ts";
-import { isNotPlain } from "./connection.ts";
+import { isNotPlain, manyUnits } from "./connection.ts";
 import type { Context } from "./context.ts";
 import { moveAcross } from "./expiry.ts";
 import { settlePlain } from "./fast-paths.ts";
 import { few, Merges } from "./merge.ts";
+
+/** Data of this length may have thousands of outputs. */
+const longData = 50_000;
+
+const isLarge = (changes: readonly Settle[]): boolean =>
+  changes.length >= manyUnits || changes.some(({ data }) => data !== null && data.length >= longData);
 
 export class Settles {
   readonly #context: Context;
@@ -19,7 +25,7 @@ export class Settles {
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
     const answers =
-      changes.length > few || this.#context.borrowed
+      changes.length > few || isLarge(changes) || this.#context.borrowed
         ? await this.#settle(ns, changes, now)
         : await this.#together(ns, changes, now);
     if (!this.#context.borrowed && this.#context.watching.isWatched(ns))
@@ -45,7 +51,10 @@ export class Settles {
     if (pastAcross) await moveAcross(this.#context.db, now, Infinity, this.#context.allocate, { ns, units });
     // not `timely` after a part was settled: the engine would send that part again
     const db = left.length === changes.length ? this.#context.timely : this.#context.db;
-    const decided = await this.#context.apply(db, now, (set) => settleAttempts(set, ns, left), true);
+    const decided = await this.#context.apply(db, now, (set) => settleAttempts(set, ns, left), {
+      repeatable: true,
+      large: isLarge(left),
+    });
     return changes.map((_, i) => plain[i] ?? decided.shift()!);
   }
 

@@ -11,8 +11,9 @@
  * every ended unit is in a list with its status and end time. Readers skip stale units. They are dropped when the time of the
  * list has come, or by the sweep.
  */
-import { hasLanes, ownTryLimit, type WorkUnitStatus } from "../core/index.ts";
+import { hasLanes, type WorkUnitStatus } from "../core/index.ts";
 import { isRow, type Database, type Session } from "./connection.ts";
+import { storedTryLimit } from "./extras.ts";
 import { placeOf } from "./floor.ts";
 import { laneOf, statusCode, type Unit } from "./units.ts";
 import { bools, byteas, float8s, int2s, int4s, int8s } from "./values.ts";
@@ -105,7 +106,7 @@ export function standingOf(unit: Omit<Unit, "stored">, lease: number | null): St
     status,
     at: status === "available" ? placeOf(priority) : status === "delayed" ? notBefore : 0,
     tries,
-    maxTries: ownTryLimit(extras.retry),
+    maxTries: storedTryLimit(extras.retry),
     begun: attempt !== null,
     lane: laneOf(partition, spec.meta).lane,
     lease,

@@ -523,7 +523,9 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
 
   async putBatches(ns: string, inputs: readonly BatchInput[], now: number): Promise<BatchRow[]> {
     await this.#db.transaction((tx) => openNamespace(tx, ns));
-    const rows = await this.#context.apply(this.#db, now, (set) => putBatches(set, ns, inputs), true);
+    const rows = await this.#context.apply(this.#db, now, (set) => putBatches(set, ns, inputs), {
+      repeatable: true,
+    });
     await this.#context.changed(ns);
     return rows;
   }
@@ -615,9 +617,11 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
   // ---- housekeeping
 
   async sweep(limits: SweepLimits, now: number): Promise<Swept> {
-    const { swept, changed } = await sweepStore(this.#slow, limits, this.#cursors, now, this.#context.ways);
+    const { slow, ways } = this.#context;
+    const { swept, changed, failures } = await sweepStore(slow, limits, this.#cursors, now, ways);
     if (swept.workers > 0) this.#claims.workersRemoved();
     for (const ns of new Set(changed.map(nameFromBytes))) await this.#context.changed(ns);
+    if (failures.length > 0) throw failures[0];
     return swept;
   }
 }

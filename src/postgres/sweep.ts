@@ -17,7 +17,7 @@ import { sweepLanes } from "./lanes.ts";
 import { dropRecords } from "./history.ts";
 import { dropEmptyGroups, groupFailures } from "./failures.ts";
 import { dropOldOutcomes } from "./outcomes.ts";
-import { purgeQueues } from "./queues.ts";
+import { hasNoMessages, purgeQueues } from "./queues.ts";
 import { dropEnded, isMember, sweepLists, type ListCursor } from "./standing.ts";
 import { foldTallies, tallyOf } from "./tally.ts";
 import { statusCode } from "./units.ts";
@@ -36,6 +36,11 @@ export async function purgeUnits(
 ): Promise<Slice & { changed: string[] }> {
   return db.transaction(
     async (tx) => {
+      // work specs that an older daemon added to a namespace while it was deleted
+      await tx.rows(
+        `UPDATE @spec s SET dead = true, died = now() FROM @namespace n WHERE n.dead AND s.namespace = n.id AND NOT s.dead AND $1`,
+        [true],
+      );
       // several daemons may purge at once: each skips the units that others have locked
       const rows = await tx.rows(
         `SELECT u.id FROM @spec s, LATERAL (
@@ -71,13 +76,12 @@ export async function purgeUnits(
             "DELETE FROM @failure f WHERE NOT EXISTS (SELECT 1 FROM @spec s WHERE s.id = f.spec AND $1)",
             [true],
           );
-          await tx.rows(
-            `DELETE FROM @namespace n WHERE n.dead AND $1 AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id)
-               AND NOT EXISTS (SELECT 1 FROM @message m WHERE m.namespace = n.id)
-               AND NOT EXISTS (SELECT 1 FROM @action a WHERE a.namespace = n.id)`,
-            [true],
-          );
         }
+        await tx.rows(
+          `DELETE FROM @namespace n WHERE n.dead AND $1 AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id)
+             AND ${hasNoMessages} AND NOT EXISTS (SELECT 1 FROM @action a WHERE a.namespace = n.id)`,
+          [true],
+        );
       }
       return { deleted: ids.length, done, changed: [...set.freed] };
     },
@@ -105,7 +109,7 @@ export async function sweepStore(
   cursors: SweepCursors,
   now: number,
   ways: CatchUpOptions,
-): Promise<{ swept: Swept; changed: Buffer[] }> {
+): Promise<{ swept: Swept; changed: Buffer[]; failures: readonly unknown[] }> {
   const swept = nothingSwept();
   const changed: Buffer[] = [];
   const total = (): number => swept.expired + swept.due + swept.exhausted + swept.retired;
@@ -143,11 +147,48 @@ export async function sweepStore(
     if (total() > before) changed.push(spec.namespace);
   }
   if (left() === 0) swept.more = true;
-  swept.workers = await db.transaction(async (tx) => forgetOld(tx, limits, now), { repeatable: true });
-  if (specs.some(({ counted }) => counted)) await dropOldOutcomes(db, now);
-  await trimLog(db, cursors.log);
-  await sweepLists(db, cursors.lists);
-  return { swept, changed };
+  const failures = await runAll([
+    () => foldTallies(db, 1000, now),
+    () => sweepLanes(db, 1000, now),
+    () => dropEmptyGroups(db, null),
+    () => deleteSome(db, "lock", "deadline < $1::float8", now),
+    () => deleteSome(db, "request", "time < $1::bigint", limits.requestsBefore),
+    () => deleteSome(db, "message", "request IS NOT NULL AND taken < $1::bigint", limits.requestsBefore),
+    async () => {
+      // parents are deleted after their last child
+      for (let last = -1; last !== swept.workers;) {
+        last = swept.workers;
+        swept.workers += await forgetWorkers(db, limits.workersBefore);
+      }
+    },
+    async () => {
+      if (specs.some(({ counted }) => counted)) await dropOldOutcomes(db, now);
+    },
+    () => trimLog(db, cursors.log),
+    () => sweepLists(db, cursors.lists),
+  ]);
+  return { swept, changed, failures };
+}
+
+/** Runs the steps one after the other, also after one has failed. Returns the errors. */
+async function runAll(steps: readonly (() => Promise<unknown>)[]): Promise<unknown[]> {
+  const failures: unknown[] = [];
+  for (const step of steps)
+    try {
+      await step();
+    } catch (error) {
+      failures.push(error);
+    }
+  return failures;
+}
+
+/** Deletes at most ten thousand rows, so that one statement does not take long; the next sweep deletes more. */
+async function deleteSome(db: Database, table: string, condition: string, value: number): Promise<void> {
+  await db.write(
+    `DELETE FROM @${table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM @${table} WHERE ${condition} LIMIT 10000)) AND ${condition}`,
+    [value],
+    { repeatable: true },
+  );
 }
 
 /** How far the parts of the sweep that work piece by piece have come. */
@@ -219,7 +260,7 @@ async function failExhausted(
   allocate: Allocate,
 ): Promise<number> {
   const found = `SELECT w.unit FROM @waiting w JOIN @unit u ON ${isRow("u.id", "w.unit")} AND u.status = 0 WHERE w.spec = $1`;
-  const byLimit = `${found} AND w.status = 0 AND w.tries > 0 AND w.max_tries IS NULL AND w.tries >= $2
+  const byLimit = `${found} AND w.status = 0 AND w.tries > 0 AND w.max_tries IS NULL AND w.tries >= $2::bigint
     ORDER BY w.tries, w.unit LIMIT $3`;
   const byOwn = `${found} AND ${isOwnSpent} ORDER BY w.tries, w.unit LIMIT $2`;
   const find = async (session: Session, max: number, lock: string): Promise<number[]> => {
@@ -254,19 +295,26 @@ async function retire(
   const oldest = `
     SELECT u.id, e.at FROM @ended e CROSS JOIN LATERAL unnest(e.units) AS g (id) JOIN @unit u ON ${isRow("u.id", "g.id")}
     WHERE e.spec = $1 AND e.status = ${code} AND ${isMember} ORDER BY e.at, u.id LIMIT $2`;
-  const retired = (rows: readonly (readonly unknown[])[]): number =>
+  const retired = (rows: readonly (readonly unknown[])[], ended: number): number =>
     countRetired(
       limit,
       rows.map((row) => row[1] as number),
-      count,
+      ended,
       now,
     );
-  if (retired(await db.rows(oldest, [spec, 1])) === 0) return 0;
+  if (retired(await db.rows(oldest, [spec, 1]), count) === 0) return 0;
   return db.transaction(
     async (tx) => {
-      const rows = await tx.rows(`${oldest} FOR UPDATE OF u SKIP LOCKED`, [spec, max]);
-      const listed = [...new Map(rows as [number, number][])];
-      const ids = listed.slice(0, retired(listed)).map(([id]) => id);
+      const locked = await tx.rows(`${oldest} FOR UPDATE OF u SKIP LOCKED`, [spec, max]);
+      const mine = new Set(locked.map(([id]) => id));
+      // the list and the count are from one snapshot: units that another daemon is removing are in both until it commits. They
+      // are left to it, and no others are removed in their place
+      const listed = (await tx.rows(
+        `SELECT DISTINCT o.id, o.at, (SELECT c.${status} FROM ${tallyOf("$1")} c) FROM (${oldest}) AS o ORDER BY o.at, o.id`,
+        [spec, max],
+      )) as [number, number, number][];
+      const gone = listed.slice(0, retired(listed, listed[0]?.[2] ?? 0)).filter(([id]) => mine.has(id));
+      const ids = gone.map(([id]) => id);
       const set = new PostgresSet(tx, now, allocate);
       await set.loadUnits(ids);
       const units = set.units(ids);
@@ -274,51 +322,40 @@ async function retire(
       if (first === undefined) return 0;
       set.retire(first.spec, status, units.length);
       await apply(set, removeUnits(set, units, true));
-      await dropEnded(tx, spec, code, listed[ids.length - 1]?.[1] ?? 0);
+      await dropEnded(tx, spec, code, gone.at(-1)?.[1] ?? 0);
       return units.length;
     },
     { repeatable: true },
   );
 }
 
-/** Deletes expired locks, old request ids, and workers that were not seen for long and hold nothing. Returns the number of workers. */
-async function forgetOld(tx: Session, limits: SweepLimits, now: number): Promise<number> {
-  await foldTallies(tx, 1000, now);
-  await sweepLanes(tx, 1000, now);
-  await dropEmptyGroups(tx, null);
-  await tx.rows("DELETE FROM @lock WHERE deadline < $1::float8", [now]);
-  await tx.rows("DELETE FROM @request WHERE time < $1::bigint", [limits.requestsBefore]);
-  await tx.rows("DELETE FROM @message WHERE request IS NOT NULL AND taken < $1::bigint", [
-    limits.requestsBefore,
-  ]);
-  let forgotten = 0;
-  // parents are deleted after their last child
-  for (let last = -1; last !== forgotten;) {
-    last = forgotten;
-    forgotten += await forgetWorkers(tx, limits.workersBefore);
-  }
-  return forgotten;
-}
-
-async function forgetWorkers(tx: Session, before: number): Promise<number> {
-  const rows = await tx.rows(
-    `DELETE FROM @worker w WHERE w.expiration < $1::bigint
-       AND NOT EXISTS (SELECT 1 FROM @worker c WHERE c.namespace = w.namespace AND c.parent = w.name)
-       AND NOT EXISTS (
-         SELECT 1 FROM @spec s JOIN @lease l ON l.spec = s.id CROSS JOIN LATERAL unnest(l.units) AS g (id)
-           JOIN @unit u ON ${isRow("u.id", "g.id")} AND u.status = 3
-         WHERE s.namespace = w.namespace AND NOT s.dead AND u.attempt_worker = w.name)
-     RETURNING w.namespace, w.name`,
-    [before],
+/** Deletes workers that were not seen for long, have no children and hold nothing; returns how many. At most a hundred, with their logs. */
+function forgetWorkers(db: Database, before: number): Promise<number> {
+  return db.transaction(
+    async (tx) => {
+      const rows = await tx.rows(
+        `DELETE FROM @worker WHERE expiration < $1::bigint AND ctid = ANY (ARRAY(
+           SELECT w.ctid FROM @worker w WHERE w.expiration < $1::bigint
+             AND NOT EXISTS (SELECT 1 FROM @worker c WHERE c.namespace = w.namespace AND c.parent = w.name)
+             AND NOT EXISTS (
+               SELECT 1 FROM @spec s JOIN @lease l ON l.spec = s.id CROSS JOIN LATERAL unnest(l.units) AS g (id)
+                 JOIN @unit u ON ${isRow("u.id", "g.id")} AND u.status = 3
+               WHERE s.namespace = w.namespace AND NOT s.dead AND u.attempt_worker = w.name)
+           LIMIT 100))
+         RETURNING namespace, name`,
+        [before],
+      );
+      for (const [namespace, name] of rows) {
+        await tx.rows("DELETE FROM @log WHERE namespace = $1 AND worker = $2", [namespace, name]);
+        // a later worker of this name has lost nothing
+        await tx.rows(
+          `UPDATE @history h SET held = false FROM @unit u JOIN @spec s ON s.id = u.spec
+           WHERE h.held AND h.worker = $2 AND ${isRow("u.id", "h.unit")} AND s.namespace = $1`,
+          [namespace, name],
+        );
+      }
+      return rows.length;
+    },
+    { repeatable: true },
   );
-  for (const [namespace, name] of rows) {
-    await tx.rows("DELETE FROM @log WHERE namespace = $1 AND worker = $2", [namespace, name]);
-    // a later worker of this name has lost nothing
-    await tx.rows(
-      `UPDATE @history h SET held = false FROM @unit u JOIN @spec s ON s.id = u.spec
-       WHERE h.held AND h.worker = $2 AND ${isRow("u.id", "h.unit")} AND s.namespace = $1`,
-      [namespace, name],
-    );
-  }
-  return rows.length;
 }

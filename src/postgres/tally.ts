@@ -139,8 +139,8 @@ export async function readTallies(session: Session, namespace: Buffer | null): P
  * Merges the counts of server processes that have ended; all claims then begin at the start. Rows that are locked are left for
  * the next time.
  */
-export async function foldTallies(tx: Session, limit: number, now: number): Promise<void> {
-  await tx.rows(
+export async function foldTallies(session: Session, limit: number, now: number): Promise<void> {
+  await session.rows(
     `WITH old AS MATERIALIZED (
        SELECT spec, shard FROM @tally WHERE shard > 0 AND shard <> pg_backend_pid()
          AND NOT EXISTS (SELECT 1 FROM pg_stat_activity a WHERE a.pid = shard)

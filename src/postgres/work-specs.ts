@@ -40,10 +40,17 @@ export async function readNamespaces(session: Session, ns: string | null): Promi
   );
 }
 
-/** The id of the namespace, which is created if it does not exist. With `lock` its row is locked. */
-export async function openNamespace(tx: Session, ns: string, lock = false): Promise<number> {
+/**
+ * The id of the namespace, which is created if it does not exist. With `lock` its row is locked; FOR SHARE keeps it from being
+ * deleted, so that what the transaction adds to it is deleted with it.
+ */
+export async function openNamespace(
+  tx: Session,
+  ns: string,
+  lock: "FOR SHARE" | "FOR UPDATE" | "" = "",
+): Promise<number> {
   const name = nameToBytes(ns);
-  const select = `SELECT id FROM @namespace WHERE name = $1 AND NOT dead ${lock ? "FOR UPDATE" : ""}`;
+  const select = `SELECT id FROM @namespace WHERE name = $1 AND NOT dead ${lock}`;
   for (;;) {
     const [found] = await tx.rows(select, [name]);
     if (found !== undefined) return found[0] as number;
@@ -61,7 +68,7 @@ export async function writeNamespace(
   ns: string,
   change: (old: NamespaceSettings) => NamespaceSettings,
 ): Promise<NamespaceRow> {
-  const id = await openNamespace(tx, ns, true);
+  const id = await openNamespace(tx, ns, "FOR UPDATE");
   const [row] = await tx.rows("SELECT policy, share, desired FROM @namespace WHERE id = $1", [id]);
   const [policy, share, desired] = row as [SchedulingPolicy, ShareKind, DesiredState];
   const settings = change({ policy, share, desired });
@@ -174,12 +181,13 @@ export async function writeWorkSpecs(
   puts: readonly WorkSpecPut[],
 ): Promise<WorkSpecRow[]> {
   const refs = puts.map(({ ref }) => ref);
+  // before the rows of its work specs, in the order of `killNamespace`
+  const namespace = await openNamespace(tx, ns, "FOR SHARE");
   const found = await readWorkSpecs(tx, ns, refs, "FOR UPDATE OF s");
   puts.forEach(({ ref, data }, i) => {
     if (found[i] === null && (data === null || typeof ref !== "string")) throw missingWorkSpec(ref);
   });
   const metas = puts.map(({ meta }, i) => meta(found[i]?.meta ?? null));
-  const namespace = await openNamespace(tx, ns);
   const specs = new Map<string, WorkSpecRow>();
   for (const row of found) if (row !== null) specs.set(row.name, row);
   const rows: WorkSpecRow[] = [];

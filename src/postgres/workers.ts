@@ -104,7 +104,7 @@ export async function writeWorkers(
 ): Promise<WorkerRow[]> {
   // two concurrent changes of parents could close a cycle together: lock the namespace's row, since such changes are rare
   const rewired = changes.some(({ parent }) => parent !== undefined);
-  const namespace = await openNamespace(tx, ns, rewired);
+  const namespace = await openNamespace(tx, ns, rewired ? "FOR UPDATE" : "");
   if (rewired) await refuseCycles(tx, namespace, changes);
   const rows: WorkerRow[] = [];
   for (const change of changes) rows.push(await writeWorker(tx, namespace, change, now));

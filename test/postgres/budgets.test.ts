@@ -10,6 +10,7 @@ import { forSchema, planSettings } from "../../src/postgres/connection.ts";
 import { moveSql } from "../../src/postgres/expiry.ts";
 import { finishLanedSql, finishSql, insertSql, settleSql } from "../../src/postgres/fast-paths.ts";
 import { laneClaimSql } from "../../src/postgres/lane-claims.ts";
+import { purgeQueuesSql } from "../../src/postgres/queues.ts";
 import { marksSql } from "../../src/postgres/watching.ts";
 import { openServer, query, type Server } from "./server.ts";
 
@@ -251,6 +252,7 @@ describe("plans", () => {
     ],
     move: [moveSql, ["bigint", "bigint", "bigint", "bigint"]],
     marks: [marksSql, ["bytea[]"]],
+    purge: [purgeQueuesSql, ["bigint"]],
   } as const;
 
   /** The generic plan of a statement, as text. */
@@ -269,7 +271,7 @@ describe("plans", () => {
   const scans = (text: string): string[] =>
     [
       ...text.matchAll(
-        /(\w[\w ]*Scan)(?: using (\w+))? on (unit|waiting|lease|ended|tally|spec|history|request)\b/g,
+        /(\w[\w ]*Scan)(?: using (\w+))? on (unit|waiting|lease|ended|tally|spec|history|request|message|action)\b/g,
       ),
     ].map(
       ([, how, index, table]) =>
@@ -281,7 +283,9 @@ describe("plans", () => {
     const lines = text.split("\n");
     return lines.filter(
       (line, i) =>
-        /Scan.* on (unit|waiting|lease|ended|tally|history|request|worker|log|lane|note)\b/.test(line) &&
+        /Scan.* on (unit|waiting|lease|ended|tally|history|request|message|action|worker|log|lane|note)\b/.test(
+          line,
+        ) &&
         !/(CTE|Tid) Scan/.test(line) &&
         // requests must be found by id: a namespace has many, the claims of ten minutes
         !(lines[i + 1] ?? "").includes(line.includes(" on request") ? "(id = " : "Index Cond"),

@@ -5,6 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { encodeData, Engine, isCoordinateError } from "../../src/core/index.ts";
+import { isBroken } from "../../src/postgres/connection.ts";
 import { openPostgres, type PostgresOptions, type PostgresStore } from "../../src/postgres/index.ts";
 import { check, emptyLedger, type Ledger } from "./check.ts";
 import { Proxy } from "./proxy.ts";
@@ -24,6 +25,15 @@ async function prepared(store: PostgresStore): Promise<Engine> {
   ]);
   return engine;
 }
+
+test("a mistake of the program is not taken for a broken connection, which is retried for long", () => {
+  const coded = (error: Error, code: string): Error => Object.assign(error, { code });
+  for (const code of ["ECONNRESET", "ENOTFOUND", "ERR_STREAM_PREMATURE_CLOSE", "57P01"])
+    expect(isBroken(coded(new Error("gone"), code)), code).toBe(true);
+  expect(isBroken(coded(new RangeError("out of range"), "ERR_OUT_OF_RANGE"))).toBe(false);
+  expect(isBroken(coded(new TypeError("not a string"), "ERR_INVALID_ARG_TYPE"))).toBe(false);
+  expect(isBroken(new TypeError("undefined has no 'connection'"))).toBe(false);
+});
 
 describe("one server", () => {
   let server: OwnServer;

@@ -12,6 +12,7 @@ import {
   type WorkUnitInput,
 } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
+import { unitsAtOnce } from "../../src/postgres/lanes.ts";
 import { openServer, query, type Server } from "./server.ts";
 
 let server: Server;
@@ -323,4 +324,71 @@ test("a claim by partition takes a fixed number of statements, however many unit
   expect(await statements()).toBe(few);
   expect(few).toBeLessThanOrEqual(6);
   await engine.close();
+}, 60_000);
+
+test("new rules for partitions change the units that have no lane, and read no others", async () => {
+  const at = await server.createDatabase();
+  /** Opens a store for some work; when this returns, the server has counted what it did. */
+  const run = async (work: (engine: Engine) => Promise<unknown>): Promise<void> => {
+    const store = await openPostgres({ url: at, notify: false });
+    const engine = new Engine(store, { clock: await store.clock() });
+    await work(engine);
+    await engine.close();
+    const others =
+      "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'coordinate'";
+    await expect.poll(() => query(at, others), { timeout: 10_000 }).toEqual([]);
+  };
+  const spec = (keys: Record<string, unknown>) => ({ data: encodeData({ name: "s", ...keys }) });
+  await run(async (engine) => {
+    await engine.setWorkSpecs("", [spec({})]);
+    await engine.addWorkUnits("", "s", [...units(4, 500), { name: "none 1" }, { name: "none 2" }]);
+  });
+  await query(at, "SELECT pg_stat_reset()");
+  await run(async (engine) => {
+    await engine.setWorkSpecs("", [spec({ max_running_per_partition: 1 })]);
+    const attempts = await engine.requestAttempts("", { worker: "w", number: 10 });
+    expect(attempts.map(({ workUnit }) => workUnit).sort()).toEqual([
+      ...units(4, 1).map(({ name }) => name),
+      "none 1",
+    ]);
+  });
+  const read = "SELECT idx_tup_fetch::int AS n FROM pg_stat_user_tables WHERE relname = 'unit'";
+  const [unit] = (await query(at, read)) as { n: number }[];
+  expect(unit!.n).toBeGreaterThan(0);
+  expect(unit!.n).toBeLessThan(500);
+}, 60_000);
+
+test("rules for partitions apply to a large backlog step by step, and no limit is exceeded meanwhile", async () => {
+  const ns = "backlog";
+  const [engine] = engines;
+  await set(ns, {});
+  const names = Array.from({ length: unitsAtOnce + 100 }, (_, i) => String(i).padStart(6, "0"));
+  await engine!.addWorkUnits(
+    ns,
+    "s",
+    names.map((name) => ({ name })),
+  );
+  const claim = async () =>
+    (await engine!.requestAttempts(ns, { worker: "w", number: 10 })).map(({ id, workUnit }) => ({
+      id,
+      workUnit,
+    }));
+  expect(await claim()).toHaveLength(10);
+  await set(ns, { max_running_per_partition: 12 });
+  // ten run, so two more may begin
+  const more = await claim();
+  expect(more.map(({ workUnit }) => workUnit)).toEqual(names.slice(10, 12));
+  expect(await claim()).toEqual([]);
+  const changed = await query(
+    url,
+    `SELECT count(*)::int AS units FROM coordinate.waiting w JOIN coordinate.spec s ON s.id = w.spec
+       JOIN coordinate.namespace n ON n.id = s.namespace WHERE n.name = 'backlog' AND w.lane = ''
+     GROUP BY w.xmin::text ORDER BY 1`,
+  );
+  expect(changed).toEqual([{ units: 90 }, { units: unitsAtOnce - 2 }]);
+  await engine!.settleAttempts(
+    ns,
+    more.map(({ id }) => ({ attempt: id, action: "finish" })),
+  );
+  expect((await claim()).map(({ workUnit }) => workUnit)).toEqual(names.slice(12, 14));
 }, 60_000);

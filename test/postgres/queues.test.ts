@@ -70,6 +70,37 @@ test("two daemons that settle and take at the same time: every message is taken 
   await closeAll(engines);
 }, 60_000);
 
+test("a take that is repeated on another daemon before the first has ended gets the same messages", async () => {
+  const { url, stores, engines } = await pair();
+  const [a, b] = engines;
+  await a.addWorkUnits(
+    "",
+    "s",
+    times(10, (i) => ({ name: `u${i}`, queues: ["q", "other"] })),
+  );
+  const attempts = await a.requestAttempts("", { worker: "w", number: 10 });
+  await a.settleAttempts(
+    "",
+    attempts.map(({ id }) => ({ attempt: id, action: "finish" })),
+  );
+  const options = { max: 5, requestId: "r" };
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query("BEGIN");
+  const first = await new Engine(stores[0]!.within(client)).takeMessages("", "q", options);
+  expect(first).toHaveLength(5);
+  const repeated = b.takeMessages("", "q", options);
+  await delay(100);
+  await client.query("COMMIT");
+  expect(await repeated).toEqual(first);
+  expect(await b.takeMessages("", "q", options)).toEqual(first);
+  expect(await b.countMessages("", ["q"])).toEqual([5]);
+  // the same id in another queue is another request
+  expect(await b.takeMessages("", "other", options)).toHaveLength(5);
+  await client.end();
+  await closeAll(engines);
+}, 60_000);
+
 test("who waits on one daemon hears what another does: ends, deletions and messages", async () => {
   const { engines } = await pair();
   const [here, there] = engines;

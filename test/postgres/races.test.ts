@@ -1,4 +1,5 @@
 /** Eight engines on one database, with all kinds of races between them at once. Seeded, and checked with separate SQL statements. */
+import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, isCoordinateError, ManualClock, seededRandom } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
@@ -226,4 +227,57 @@ test("a unit that is added while another ends is never left behind", async () =>
     const [unit] = await a!.getWorkUnits(ns, "t", [`e${round}`]);
     expect(unit?.status).toBe("available");
   }
+}, 60_000);
+
+test("two daemons that sweep at once keep as many ended units as the retention says, and the newest", async () => {
+  const clock = new ManualClock(1_000_000);
+  const [a, b] = stores.map((store) => new Engine(store, { clock }));
+  for (let round = 0; round < 10; round++) {
+    const ns = `kept ${round}`;
+    await a!.setWorkSpecs(ns, [
+      { data: encodeData({ name: "s", retention: { finished: { max_count: 100 } } }) },
+    ]);
+    const names = times(110, (i) => `u${String(i).padStart(3, "0")}`);
+    await a!.addWorkUnits(
+      ns,
+      "s",
+      names.map((name) => ({ name })),
+    );
+    for (let i = 0; i < 11; i++) {
+      clock.advance(1);
+      const attempts = await a!.requestAttempts(ns, { worker: "w", number: 10 });
+      await a!.settleAttempts(
+        ns,
+        attempts.map(({ id }) => ({ attempt: id, action: "finish" })),
+      );
+    }
+    await Promise.all([a!.sweep(), b!.sweep()]);
+    const { rows } = await a!.listWorkUnits(ns, "s", { limit: 200 });
+    expect(rows.map(({ name }) => name)).toEqual(names.slice(10));
+    await checkCounts(url, ns);
+  }
+}, 60_000);
+
+test("a work spec that is set while its namespace is deleted is in the next namespace of this name", async () => {
+  const ns = "deleted";
+  const [engine] = stores.map((store) => new Engine(store));
+  await engine!.setWorkSpecs(ns, [{ data: encodeData({ name: "old" }) }]);
+  const orphans = `SELECT convert_from(s.name, 'UTF8') AS name FROM coordinate.spec s JOIN coordinate.namespace n
+    ON n.id = s.namespace WHERE n.dead AND NOT s.dead`;
+  const other = new pg.Client({ connectionString: url });
+  await other.connect();
+  await other.query("BEGIN");
+  await other.query("UPDATE coordinate.namespace SET dead = true WHERE name = 'deleted' AND NOT dead");
+  const setting = engine!.setWorkSpecs(ns, [{ data: encodeData({ name: "new" }) }]);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  await other.query("UPDATE coordinate.spec SET dead = true, died = now() WHERE name = 'old' AND NOT dead");
+  await other.query("COMMIT");
+  await setting;
+  expect(await query(url, orphans)).toEqual([]);
+  expect((await engine!.listWorkSpecs(ns)).rows.map(({ name }) => name)).toEqual(["new"]);
+  // what older daemons left behind is purged, too
+  await other.query("UPDATE coordinate.spec SET dead = false WHERE name = 'old'");
+  await engine!.sweep();
+  expect(await query(url, orphans)).toEqual([]);
+  await other.end();
 }, 60_000);

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
 import { openPostgres, schemaVersion, type PostgresOptions } from "../../src/postgres/index.ts";
 import { lockSliceMs } from "../../src/postgres/connection.ts";
+import { Notifier, type ListeningClient } from "../../src/postgres/notify.ts";
 import { openServer, query, type Server } from "./server.ts";
 
 let server: Server;
@@ -44,6 +45,29 @@ test("units added on the caller's connection are there when the caller commits, 
   await engine.close();
 });
 
+test("calls on one client at the same time take turns: one that is refused undoes nothing of the others", async () => {
+  const { url, store, engine } = await open();
+  await engine.addWorkUnits("", "s", [{ name: "there" }]);
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  await client.query("BEGIN");
+  const add = (name: string) =>
+    new Engine(store.within(client)).addWorkUnits("", "s", [{ name, onConflict: "refuse" }]);
+  const answers = await Promise.allSettled(["a", "there", "b", "there", "c"].map(add));
+  expect(answers.map(({ status }) => status)).toEqual([
+    "fulfilled",
+    "rejected",
+    "fulfilled",
+    "rejected",
+    "fulfilled",
+  ]);
+  await client.query("COMMIT");
+  const { rows } = await engine.listWorkUnits("", "s");
+  expect(rows.map(({ name }) => name)).toEqual(["a", "b", "c", "there"]);
+  await client.end();
+  await engine.close();
+});
+
 test("a client that is in no transaction is refused", async () => {
   const { url, store, engine } = await open();
   const client = new pg.Client({ connectionString: url });
@@ -52,6 +76,36 @@ test("a client that is in no transaction is refused", async () => {
     { code: "bad_argument", message: expect.stringContaining("BEGIN") as string },
   );
   expect(await engine.getWorkUnits("", "s", ["u"])).toEqual([null]);
+  await client.end();
+  await engine.close();
+});
+
+test("an add in the caller's transaction keeps no other unit back, and neither does one that holds overdue units", async () => {
+  const { url, store, engine } = await open();
+  await engine.addWorkUnits("", "s", [{ name: "due", delayMs: 1 }, { name: "free" }]);
+  await delay(20);
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const claim = async () =>
+    (await engine.requestAttempts("", { worker: "w", number: 10 })).map(({ workUnit }) => workUnit).sort();
+  await client.query("BEGIN");
+  await new Engine(store.within(client)).addWorkUnits("", "s", [{ name: "new" }]);
+  expect(await claim()).toEqual(["due", "free"]);
+  await client.query("COMMIT");
+  expect(await claim()).toEqual(["new"]);
+  // the same when the transaction has locked overdue units, such as one that claims, or another daemon that is slow
+  await engine.addWorkUnits("", "s", [
+    { name: "due 2", delayMs: 200 },
+    { name: "late", expiresMs: 200 },
+    { name: "free 2" },
+  ]);
+  await client.query("BEGIN");
+  await client.query("SELECT 1 FROM coordinate.unit WHERE key IN ('due 2', 'late') FOR UPDATE");
+  await delay(250);
+  expect(await claim()).toEqual(["free 2"]);
+  await client.query("ROLLBACK");
+  expect(await claim()).toEqual(["due 2"]);
+  expect((await engine.getWorkUnits("", "s", ["late"]))[0]?.status).toBe("failed");
   await client.end();
   await engine.close();
 });
@@ -138,6 +192,26 @@ test("the log of attempts forgets claims of which no unit is left", async () => 
   await engine.close();
 });
 
+test("the sweep deletes old rows some at a time, also when one of its steps fails", async () => {
+  const { url, engine } = await open({ lockTimeoutMs: 100 });
+  await query(
+    url,
+    `INSERT INTO coordinate.request (namespace, spec, id, time, answer)
+     SELECT 1, 0, convert_to(i::text, 'UTF8'), i, '' FROM generate_series(1, 10500) AS i`,
+  );
+  const left = async () => query(url, "SELECT count(*)::int AS n FROM coordinate.request");
+  const blocker = new pg.Client({ connectionString: url });
+  await blocker.connect();
+  await blocker.query("BEGIN; LOCK TABLE coordinate.lane IN ACCESS EXCLUSIVE MODE");
+  await expect(engine.sweep()).rejects.toMatchObject({ code: "unavailable" });
+  expect(await left()).toEqual([{ n: 500 }]);
+  await blocker.query("ROLLBACK");
+  await blocker.end();
+  await engine.sweep();
+  expect(await left()).toEqual([{ n: 0 }]);
+  await engine.close();
+}, 60_000);
+
 test("nothing is heard of the units of a deleted work spec, also before their rows are purged", async () => {
   const { store, engine } = await open();
   const clock = new ManualClock(Date.now());
@@ -151,6 +225,28 @@ test("nothing is heard of the units of a deleted work spec, also before their ro
   await timed.tally("");
   expect((await timed.takeMessages("", "q", { max: 10 })).map(({ workSpec }) => workSpec)).toEqual(["s"]);
   expect(timed.late).toBe(1);
+  await engine.close();
+});
+
+test("the row of a deleted namespace is removed with its last message, whether or not it had work specs", async () => {
+  const { url, engine } = await open();
+  await engine.setNamespace("empty", { desired: "idle" });
+  await engine.deleteNamespace("empty");
+  await engine.setWorkSpecs("told", [{ data: encodeData({ name: "s" }) }]);
+  await engine.addWorkUnits("told", "s", [
+    { name: "a", queues: ["q"] },
+    { name: "b", queues: ["q"] },
+  ]);
+  for (const { id } of await engine.requestAttempts("told", { worker: "w", number: 2 }))
+    await engine.settleAttempts("told", [{ attempt: id, action: "finish" }]);
+  await engine.takeMessages("told", "q", { requestId: "r" });
+  await engine.deleteNamespace("told");
+  // as if the work specs had been deleted long ago
+  await query(url, "DELETE FROM coordinate.spec WHERE dead");
+  await engine.sweep();
+  const left =
+    "SELECT (SELECT count(*) FROM coordinate.namespace WHERE dead)::int AS n, count(*)::int AS m FROM coordinate.message";
+  expect(await query(url, left)).toEqual([{ n: 0, m: 0 }]);
   await engine.close();
 });
 
@@ -229,6 +325,30 @@ test("two schemas in one database do not meet; names need no care", async () => 
   await b.engine.close();
 });
 
+test("a daemon listens to the channel of its schema, whatever its name", async () => {
+  const texts: string[] = [];
+  const client: ListeningClient = {
+    connect: () => Promise.resolve(),
+    end: () => Promise.resolve(),
+    on: () => undefined,
+    query: ({ text }) => {
+      texts.push(text);
+      return Promise.resolve({ rows: [] });
+    },
+  };
+  const notifier = new Notifier({
+    channel: 'coordinate o"dd',
+    listen: () => client,
+    settings: [],
+    send: () => Promise.resolve(),
+    run: () => Promise.resolve([]),
+    debounceMs: 10,
+  });
+  await new Promise((resolve) => notifier.listen(resolve));
+  await notifier.close();
+  expect(texts.join("")).toContain('LISTEN "coordinate o""dd"');
+});
+
 test("a schema of a version that this program cannot work with is refused, one that it can is used", async () => {
   const { url, engine } = await open();
   await engine.close();
@@ -245,29 +365,62 @@ test("a schema of a version that this program cannot work with is refused, one t
   });
 });
 
-test("a role that may only use the tables is enough for a daemon that does not migrate", async () => {
-  const { url, engine } = await open();
-  await engine.close();
+test("a daemon that does not migrate refuses a schema that is too old, too new, or not there", async () => {
+  const url = await server.createDatabase();
+  const opening = () => openPostgres({ url, migrate: false });
+  const refused = (text: RegExp) => ({
+    code: "unavailable",
+    message: expect.stringMatching(text) as string,
+  });
+  await expect(opening()).rejects.toMatchObject(refused(/has version 0.*Migrate/));
+  await (await openPostgres({ url })).close();
+  await (await opening()).close();
+  await query(url, "DELETE FROM coordinate.migration WHERE version = $1", [schemaVersion]);
+  await expect(opening()).rejects.toMatchObject(refused(new RegExp(`needs version ${schemaVersion}`)));
+  await query(url, "INSERT INTO coordinate.migration (version, works_with) VALUES ($1, $1)", [
+    schemaVersion + 1,
+  ]);
+  await expect(opening()).rejects.toMatchObject(refused(/newer/));
+});
+
+test("a migration takes as long as it takes", async () => {
+  const url = await server.createDatabase();
   await query(
     url,
-    `DROP ROLE IF EXISTS worker_only; CREATE ROLE worker_only LOGIN;
+    `CREATE FUNCTION slow() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); END $$;
+     CREATE EVENT TRIGGER slow ON ddl_command_start WHEN TAG IN ('CREATE SEQUENCE') EXECUTE FUNCTION slow()`,
+  );
+  await (
+    await openPostgres({ url, statementTimeoutMs: 200, answerTimeoutMs: 300, patienceMs: 1000 })
+  ).close();
+}, 60_000);
+
+test.each([false, true])(
+  "a role that may only use the tables is enough for a daemon (migrate: %s)",
+  async (migrate) => {
+    const { url, engine } = await open();
+    await engine.close();
+    await query(
+      url,
+      `DO $$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'worker_only') THEN CREATE ROLE worker_only LOGIN; END IF; END $$;
      GRANT USAGE ON SCHEMA coordinate TO worker_only;
      GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA coordinate TO worker_only;
      GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA coordinate TO worker_only`,
-  );
-  const limited = new URL(url);
-  limited.username = "worker_only";
-  const store = await openPostgres({ url: limited.href, migrate: false });
-  const daemon = new Engine(store);
-  await daemon.addWorkUnits("", "s", [{ name: "u", queues: ["q"], labels: ["red"] }]);
-  const [attempt] = await daemon.requestAttempts("", { worker: "w" });
-  const [answer] = await daemon.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
-  expect(answer?.error).toBeNull();
-  expect(await daemon.takeMessages("", "q")).toHaveLength(1);
-  await daemon.sweep();
-  await daemon.deleteWorkSpecs("", ["s"]);
-  await daemon.close();
-});
+    );
+    const limited = new URL(url);
+    limited.username = "worker_only";
+    const store = await openPostgres({ url: limited.href, migrate });
+    const daemon = new Engine(store);
+    await daemon.addWorkUnits("", "s", [{ name: "u", queues: ["q"], labels: ["red"] }]);
+    const [attempt] = await daemon.requestAttempts("", { worker: "w" });
+    const [answer] = await daemon.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
+    expect(answer?.error).toBeNull();
+    expect(await daemon.takeMessages("", "q")).toHaveLength(1);
+    await daemon.sweep();
+    await daemon.deleteWorkSpecs("", ["s"]);
+    await daemon.close();
+  },
+);
 
 test("names that are longer than an index entry are kept apart, found, listed and deleted", async () => {
   const { engine } = await open();
@@ -340,6 +493,21 @@ test("one connection is enough: ids for what is made in a transaction are taken 
   expect((await engine.tally(""))[1]?.counts.available).toBe(2500);
   await engine.close();
 });
+
+test("a finish with many outputs takes longer than a session may be idle, and is stored", async () => {
+  const { engine } = await open({ settings: ["idle_in_transaction_session_timeout=50"], notify: false });
+  await engine.setWorkSpecs("", [
+    { data: encodeData({ name: "s", then: "t" }) },
+    { data: encodeData({ name: "t" }) },
+  ]);
+  await engine.addWorkUnits("", "s", [{ name: "u" }]);
+  const [attempt] = await engine.requestAttempts("", { worker: "w" });
+  const output = Array.from({ length: 20_000 }, (_, i) => `output ${i}`);
+  const data = encodeData({ output });
+  const [answer] = await engine.settleAttempts("", [{ attempt: attempt!.id, action: "finish", data }]);
+  expect(answer).toMatchObject({ error: null, outputs: output.length });
+  await engine.close();
+}, 60_000);
 
 test("however many list, there is a connection left for adds, claims and settles", async () => {
   const { url, store, engine } = await open({

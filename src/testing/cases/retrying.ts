@@ -98,6 +98,19 @@ export const retrying: CaseGroup = {
       },
     ),
     {
+      name: "a try limit may be any integer, of a work spec and of a unit, alone and in a batch",
+      async run(t) {
+        const limit = 2 ** 40;
+        await t.spec("s", { max_retries: limit });
+        await t.add("s", "a", { name: "b", maxRetries: limit });
+        await t.add("s", { name: "c", retry: { attempts: limit }, batch: "all" });
+        for (const attempt of await t.claim({ number: 3 }))
+          await t.settled(attempt, "error", { error: "Error: boom" });
+        await t.subject.sweep?.();
+        assert.deepEqual(await t.statuses("s"), { a: "delayed", b: "delayed", c: "delayed" });
+      },
+    },
+    {
       name: "an error without a policy fails the unit with the error as its traceback",
       async run(t) {
         await t.spec("s");
