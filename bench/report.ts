@@ -24,13 +24,17 @@ const detailNames: Record<string, string> = {
   wal_bytes: "WAL, bytes",
 };
 
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+/** The first `left` columns are texts, the others numbers. */
+function table(head: readonly string[], rows: readonly (readonly string[])[], left = 2): string {
   const widths = head.map((cell, i) => Math.max(3, cell.length, ...rows.map((row) => row[i]?.length ?? 0)));
   const line = (cells: readonly string[]): string =>
-    `| ${cells.map((cell, i) => (i < 2 ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join(" | ")} |`;
-  const rule = `| ${widths.map((width, i) => (i < 2 ? "-".repeat(width) : "-".repeat(width - 1) + ":")).join(" | ")} |`;
+    `| ${cells.map((cell, i) => (i < left ? cell.padEnd(widths[i] ?? 0) : cell.padStart(widths[i] ?? 0))).join(" | ")} |`;
+  const rule = `| ${widths.map((width, i) => (i < left ? "-".repeat(width) : "-".repeat(width - 1) + ":")).join(" | ")} |`;
   return [line(head), rule, ...rows.map(line)].join("\n");
 }
+
+/** Wider lines cannot be read on the page. */
+const widest = 160;
 
 export function workloadMarkdown(
   workload: Workload,
@@ -43,32 +47,33 @@ export function workloadMarkdown(
   const details = [...new Set(own.flatMap((row) => Object.keys(row.detail)))].filter(
     (name) => name !== "p50",
   );
-  const cases = [...new Set(own.map((row) => row.case))];
-  const body = cases.flatMap((name) =>
-    own
-      .filter((row) => row.case === name)
-      .map((row) => [
-        `${row.label}: ${name}`,
-        row.durability,
-        `${figure(row.median, row.unit)} ${row.unit}`,
-        `${figure(Math.min(...row.values), row.unit)}-${figure(Math.max(...row.values), row.unit)}`,
-        ...details.map((one) =>
-          one in row.detail ? figure(row.detail[one] ?? NaN, /^p\d/.test(one) ? "ms" : "") : "",
-        ),
-      ]),
+  const measured = [...new Set(own.map((row) => row.case))].flatMap((name) =>
+    own.filter((row) => row.case === name),
   );
+  const named = details.map((name) => detailNames[name] ?? name);
+  const results = measured.map((row) => [
+    `${row.label}: ${row.case}`,
+    row.durability,
+    `${figure(row.median, row.unit)} ${row.unit}`,
+    `${figure(Math.min(...row.values), row.unit)}-${figure(Math.max(...row.values), row.unit)}`,
+  ]);
+  const cells = measured.map(({ detail }) =>
+    details.map((one) => (one in detail ? figure(detail[one] ?? NaN, /^p\d/.test(one) ? "ms" : "") : "")),
+  );
+  const head = ["system", "survives a crash", "median", "of all runs"];
   const parts = [`### ${workload.title}`, workload.about];
-  if (body.length > 0)
+  const whole = table(
+    [...head, ...named],
+    results.map((row, i) => [...row, ...(cells[i] ?? [])]),
+  );
+  if (measured.length > 0 && whole.indexOf("\n") <= widest) parts.push(whole);
+  else if (measured.length > 0)
     parts.push(
+      table(head, results),
       table(
-        [
-          "system",
-          "survives a crash",
-          "median",
-          "of all runs",
-          ...details.map((name) => detailNames[name] ?? name),
-        ],
-        body,
+        ["in detail", ...measured.map(({ label }) => label)],
+        named.map((name, i) => [name, ...cells.map((row) => row[i] ?? "")]),
+        1,
       ),
     );
   for (const { system, why } of missing) parts.push(`Not measured: ${system}. ${why}`);

@@ -348,9 +348,9 @@ describe("streams", () => {
       for await (const { name } of client.exportWorkUnits("n", "s", query)) found.push(name);
       return found;
     };
-    const [{ fingerprint } = { fingerprint: "" }] = (await client.listFailures("n", { workSpec: "s" })).filter(
-      ({ error }) => error === "Error: odd",
-    );
+    const [{ fingerprint } = { fingerprint: "" }] = (
+      await client.listFailures("n", { workSpec: "s" })
+    ).filter(({ error }) => error === "Error: odd");
     expect(await exported({ error: fingerprint })).toEqual(["b"]);
     expect(await exported({ endedSince: 1 })).toEqual(["a", "b", "c"]);
     const query = client.exportWorkUnits("n", "s", { endedSince: Number.NaN });
