@@ -265,7 +265,8 @@ export class Claim {
 
   #note(change: AttemptChange, answer: AttemptChanged, keepLifetime: boolean): void {
     const held = this.#open.get(answer.attempt);
-    this.context.reports.settled(this, change, answer, held?.run ?? this.#runOf(answer.attempt));
+    const run = held?.run ?? this.#runOf(answer.attempt);
+    if (run !== undefined) this.context.reports.settled(this, change, answer, run);
     if (held === undefined) return;
     if (answer.error !== null || answer.status !== "pending") {
       this.#open.delete(answer.attempt);
@@ -282,11 +283,9 @@ export class Claim {
     if (this.#alarm === null || this.#pointOf(held) < this.#alarm.time) this.#arm();
   }
 
-  /** Finds the run of an attempt that is no longer open. */
-  #runOf(id: string): Run {
-    const own = this.runs.find(({ attempts }) => attempts.some((attempt) => attempt.id === id));
-    if (own === undefined) throw new CoordinateError("internal");
-    return own;
+  /** Finds the run of an attempt that is no longer open. A task may also settle attempts that are not of this claim: they have none. */
+  #runOf(id: string): Run | undefined {
+    return this.runs.find(({ attempts }) => attempts.some((attempt) => attempt.id === id));
   }
 
   #closed(): void {
