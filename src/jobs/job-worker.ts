@@ -8,7 +8,7 @@
  * `InProcessRunner`.
  */
 import type { KeyLike } from "node:crypto";
-import { CoordinateError, encodeData, isCoordinateError, type ErrorCode } from "../core/index.ts";
+import { CoordinateError, encodeData, isCoordinateError, type Clock, type ErrorCode } from "../core/index.ts";
 import type { Attempt, Namespace } from "../objects/index.ts";
 import { environment, whyUnstorable, Worker, type Logger, type UnitContext } from "../worker/index.ts";
 import { isSigned, type Action } from "./action.ts";
@@ -44,7 +44,7 @@ export interface JobWorkerSetting {
   /** Prints what happens, for people. */
   readonly show: (text: string) => void;
   readonly dataLoop: DataLoop;
-  readonly now: () => number;
+  readonly clock: Clock;
   /** Called when the worker took a job, or gave jobs back: the pool may need another worker. */
   readonly onBusy: () => void;
 }
@@ -87,11 +87,11 @@ export class JobWorker {
   #hasRun = false;
 
   constructor(setting: JobWorkerSetting) {
-    const { name, nr, type, timeoutMs, heartbeatMs, runner, queue, now } = setting;
+    const { name, nr, type, timeoutMs, heartbeatMs, runner, queue, clock } = setting;
     this.#setting = setting;
     this.name = name;
     this.nr = nr;
-    this.timeStart = this.#idleSince = now();
+    this.timeStart = this.#idleSince = clock.now();
     this.started = new Promise((resolve, reject) => {
       this.#begun = resolve;
       this.#refused = reject;
@@ -139,7 +139,8 @@ export class JobWorker {
     });
     this.#worker.on("started", () => {
       this.#isRegistered = true;
-      this.#idleSince = now();
+      this.#idleSince = clock.now();
+      clock,
       setting.dataLoop.tell("W", name, { state: "WAITING", pid: this.pid, current_job: "" });
       this.#begun();
     });
@@ -258,7 +259,7 @@ export class JobWorker {
   // ---- one job
 
   async #task(attempt: Attempt, context: UnitContext): Promise<void> {
-    const { dataLoop, onBusy, runner, now } = this.#setting;
+    const { dataLoop, onBusy, runner, clock } = this.#setting;
     this.#hasRun = true;
     if (this.#tasks++ === 0) onBusy();
     try {
@@ -268,7 +269,7 @@ export class JobWorker {
       if (this.#setting.onetime) void this.stop();
     } finally {
       if (--this.#tasks === 0) {
-        this.#idleSince = now();
+        this.#idleSince = clock.now();
         dataLoop.tell("W", this.name, { state: "WAITING", pid: runner.pid, current_job: "" });
       }
     }

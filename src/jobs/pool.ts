@@ -267,7 +267,7 @@ export class JobPool {
       log,
       show,
       dataLoop: this.#dataLoop,
-      now: () => this.#clock.now(),
+      clock: this.#clock,
       onBusy: () => this.#look(),
     });
     const ended = worker

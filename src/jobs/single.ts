@@ -65,7 +65,7 @@ export async function runSingle(
     type,
     onetime,
     dataLoop: new DataLoop(new EventLog(() => clock.now())),
-    now: () => clock.now(),
+    clock,
     onBusy: () => undefined,
   });
   const stop = (): void => void worker.stop();

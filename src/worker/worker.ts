@@ -84,7 +84,9 @@ export class Worker extends EventEmitter<WorkerEvents> {
     this.#graceMs = settings.graceMs;
     this.#stopped = new Promise((resolve) => (this.#hasStopped = resolve));
 
-    const outage = new Outage(clock, random, log.child({ worker: this.name }), () => this.#endClosed());
+    const outage = new Outage(clock, random, log.child({ worker: this.name }), lifetimeMs, () =>
+      this.#endClosed(),
+    );
     const serverTime = new ServerTime();
     const settler: Settler = new Settler(
       verbs,
