@@ -78,6 +78,7 @@ export class JobWorker {
   readonly started: Promise<void>;
   #begun: () => void = () => undefined;
   #refused: (error: unknown) => void = () => undefined;
+  #stop: Promise<void> | null = null;
   #isRegistered = false;
   /** Jobs by the name of their unit, in the order in which they were given to the runner. */
   readonly #running = new Map<string, Running>();
@@ -200,9 +201,10 @@ export class JobWorker {
   }
 
   /** Claims no more jobs; resolves when the running job has ended and the worker has stopped. */
-  async stop(): Promise<void> {
+  stop(): Promise<void> {
     this.#stopping.abort();
-    await this.#worker.stop();
+    // once: the second stop of a worker abandons its tasks
+    return (this.#stop ??= this.#worker.stop());
   }
 
   /** Ends the running job: it becomes HALTED, or is retried if it may be. */

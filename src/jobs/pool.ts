@@ -225,8 +225,8 @@ export class JobPool {
     });
     const newest = idle.at(-1)?.worker;
     if (newest === undefined || (!newest.hasRun && (await this.#mayGetJob(newest)))) return;
-    // meanwhile it may have got a job, or the pool may have begun to stop it: a second stop would end it at once
-    if (!newest.isBusy && !newest.isStopping) void newest.stop();
+    // meanwhile it may have got a job
+    if (!newest.isBusy) void newest.stop();
   }
 
   /**

@@ -62,6 +62,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
   #stopTime = 0;
   #graceMs: number;
   #desired: DesiredState = "run";
+  #stopWasCalled = false;
   readonly #desiredOf = new Map<string, DesiredState>();
 
   /** Throws `bad_argument` with the name of the option when an option is invalid. */
@@ -224,13 +225,14 @@ export class Worker extends EventEmitter<WorkerEvents> {
   /**
    * Claims no more work and releases units that were claimed ahead. Tasks may run for `graceMs`, then their `signal` is aborted;
    * the worker waits until they return or their lease is about to end. A second call stops at once: it aborts `expired`, expires
-   * the pending attempts and does not wait for the tasks. Resolves when the worker has stopped.
+   * the pending attempts and does not wait for the tasks. The first call after the worker began to stop because of its desired state
+   * only waits. Resolves when the worker has stopped.
    */
   async stop({ graceMs = this.#settings.graceMs }: { graceMs?: number } = {}): Promise<void> {
     if (this.#state === "new") this.#state = "stopped";
     if (this.#state === "stopped") return;
     if (this.#state === "running") this.#begin(graceMs);
-    else if (this.#state === "stopping") await this.#abandon();
+    else if (this.#state === "stopping" && isSecond) await this.#abandon();
     await this.#stopped;
   }
 
@@ -239,6 +241,8 @@ export class Worker extends EventEmitter<WorkerEvents> {
     this.#state = "stopping";
     this.#stopTime = clock.now();
     this.#graceMs = graceMs;
+    const isSecond = this.#stopWasCalled;
+    this.#stopWasCalled = true;
     this.#tell("stopping", { worker: this.name });
     this.#claimer.stop();
     for (const slot of this.#slots) slot.set("stop");
@@ -370,7 +374,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       this.#desired = desired;
       if (desired === "terminate" && this.#state === "running") {
         this.#settings.log.info({ worker }, "asked to terminate");
-        void this.stop();
+        this.#begin(this.#settings.graceMs);
       }
     } else this.#desiredOf.set(worker, desired);
     for (const slot of this.#slots) {

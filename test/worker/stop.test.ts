@@ -265,6 +265,21 @@ describe("stop", () => {
       [true, [0]],
     ] as const) {
       const t = bench();
+  it("the first stop of a worker that was asked to terminate lets its task end, the second does not", async () => {
+    for (const times of [1, 2]) {
+      const t = bench();
+      const { worker, running, context, end } = await held(t, 60_000);
+      await t.coordinate.updateWorkers("test", [{ name: "w", desired: "terminate" }]);
+      await t.advance(15_000);
+      for (let i = 0; i < times; i++) void worker.stop();
+      await turns();
+      assert.equal(context.expired.aborted, times === 2);
+      if (times === 1) end();
+      await running;
+      assert.equal(await t.status("s", "a"), times === 1 ? "finished" : "available");
+    }
+  });
+
       const closes: number[] = [];
       const runtime: Runtime = {
         names: ["other"],
