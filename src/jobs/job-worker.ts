@@ -38,6 +38,8 @@ export interface JobWorkerSetting {
   readonly trustedKeys: readonly KeyLike[];
   readonly leaseMs: number;
   readonly heartbeatMs: number;
+  /** The delay between asking a function to stop and ending its process. */
+  readonly killGraceMs: number;
   /** Takes one job, runs it once, and stops. */
   readonly onetime: boolean;
   readonly log: Logger;
@@ -59,6 +61,8 @@ const maxAttempts = 16;
 const holdMs = 80;
 /** An outcome waits at most this long to be stored together with others, and not at all when no other job is ready to run. */
 const gatherMs = 10;
+/** How long a halted worker waits for the outcomes of its jobs to be stored, after their processes have ended. */
+const storeTimeoutMs = 5000;
 /** How many ids of halted jobs are kept that do not run here: one of these jobs may be claimed and come next. */
 const maxHalted = 100;
 
@@ -74,11 +78,12 @@ export class JobWorker {
   readonly #worker: Worker;
   readonly #told: CheckInData;
   readonly #stopping = new AbortController();
+  readonly #ended = new AbortController();
+  #stop: Promise<void> | null = null;
   /** Resolves when the worker has started; rejects when it cannot start. */
   readonly started: Promise<void>;
   #begun: () => void = () => undefined;
   #refused: (error: unknown) => void = () => undefined;
-  #stop: Promise<void> | null = null;
   #isRegistered = false;
   /** Jobs by the name of their unit, in the order in which they were given to the runner. */
   readonly #running = new Map<string, Running>();
@@ -135,13 +140,13 @@ export class JobWorker {
       heartbeatMs,
       graceMs: Number.MAX_SAFE_INTEGER,
       log: setting.log,
+      clock,
       environment: this.#told,
       unhandledRejections: type === "inprocess" ? "log" : "leave",
     });
     this.#worker.on("started", () => {
       this.#isRegistered = true;
       this.#idleSince = clock.now();
-      clock,
       setting.dataLoop.tell("W", name, { state: "WAITING", pid: this.pid, current_job: "" });
       this.#begun();
     });
@@ -197,6 +202,7 @@ export class JobWorker {
       dataLoop.tell("W", this.name, { state: "HALTED", pid: 0, current_job: "" });
       // a worker that was stopped before it began never starts: end the wait for it
       this.#begun();
+      this.#ended.abort();
     }
   }
 
@@ -207,9 +213,18 @@ export class JobWorker {
     return (this.#stop ??= this.#worker.stop());
   }
 
-  /** Ends the running job: it becomes HALTED, or is retried if it may be. */
-  halt(reason: string): void {
+  /**
+   * Stops, and ends the running job: it becomes HALTED, or is retried if it may be. An outcome that cannot be stored in time, as in
+   * an outage, is given up: the job then ends like that of a lost worker.
+   */
+  async halt(reason: string): Promise<void> {
     for (const { stop } of this.#running.values()) stop.abort(new Error(reason));
+    const stopped = this.stop();
+    const { clock, killGraceMs } = this.#setting;
+    await clock.waitUntil(clock.now() + killGraceMs + storeTimeoutMs, this.#ended.signal);
+    // the second stop of a worker waits for nothing
+    if (!this.#ended.signal.aborted) void this.#worker.stop();
+    await stopped;
   }
 
   /** Ends one job as `halt` does; returns false when it does not run here. If it was claimed and has not begun, it will not begin. */

@@ -163,7 +163,7 @@ export class JobPool {
   }
 
   #haltAll(reason: string): void {
-    for (const { worker } of this.#members.values()) worker.halt(reason);
+    for (const { worker } of this.#members.values()) void worker.halt(reason);
   }
 
   // ---- the main loop
@@ -244,11 +244,11 @@ export class JobPool {
   #add(): void {
     let nr = 1;
     while (this.#members.has(nr)) nr++;
-    const { killGraceMs: graceMs, show, log, ...settings } = this.#settings;
+    const { show, log, ...settings } = this.#settings;
     const name = `${this.name}/w${nr}`;
     const runner = new ProcessRunner({
       ...settings,
-      graceMs,
+      graceMs: settings.killGraceMs,
       onLine: (stream, line) => show(`${name}: ${stream}: ${line}`),
       onCrash: (text) => worker.crashed(text),
       onStarted: () => worker.checkIn(),

@@ -57,6 +57,9 @@ export class Worker extends EventEmitter<WorkerEvents> {
   readonly #stopping = new AbortController();
   readonly #stopped: Promise<void>;
   #hasStopped: () => void = () => undefined;
+  /** Resolves when the worker stops at once. */
+  readonly #abandoned: Promise<void>;
+  #hasAbandoned: () => void = () => undefined;
   #state: "new" | "running" | "stopping" | "abandoned" | "stopped" = "new";
   #hasRun = false;
   #stopTime = 0;
@@ -84,6 +87,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     this.#settings = settings;
     this.#graceMs = settings.graceMs;
     this.#stopped = new Promise((resolve) => (this.#hasStopped = resolve));
+    this.#abandoned = new Promise((resolve) => (this.#hasAbandoned = resolve));
 
     const outage = new Outage(clock, random, log.child({ worker: this.name }), lifetimeMs, () =>
       this.#endClosed(),
@@ -265,6 +269,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     await this.#within(finalSendTimeoutMs, given);
     await this.#closeRuntimes(0);
   }
+    this.#hasAbandoned();
 
   #coordinatorClosed = false;
 
@@ -292,13 +297,15 @@ export class Worker extends EventEmitter<WorkerEvents> {
     this.#claimer.stop();
     if (this.#isAbandoned()) await this.#within(finalSendTimeoutMs, this.#settler.idle());
     else {
-      await this.#claimer.drained();
-      await this.#settler.idle();
       const left = this.#stopTime + this.#graceMs - this.#settings.clock.now();
       await this.#closeRuntimes(Math.max(0, Math.min(left, this.#graceMs)));
+    const stored = this.#claimer.drained().then(() => this.#settler.idle());
+    await Promise.race([stored, this.#abandoned]);
     }
     this.#ended.abort();
-    await beating;
+    await Promise.race([beating, this.#abandoned]);
+    // without an answer, a check-in takes minutes
+    if (this.#isAbandoned()) await this.#within(finalSendTimeoutMs, beating);
     if (!this.#coordinatorClosed)
       await this.#within(
         finalSendTimeoutMs,

@@ -24,8 +24,7 @@ test("the pool looks for work after the job is available again", async () => {
   await expect.poll(() => happened).toContain("given back");
   await expect.poll(() => happened.slice(happened.indexOf("given back"))).toContain("the pool looks");
   expect((await long!.load()).state).toBe("RUNNING");
-  worker.halt("the test is over");
-  await worker.stop();
+  await worker.halt("the test is over");
   await running;
   await engine.close();
 });

@@ -1,10 +1,12 @@
-/** A coordinator that does not answer for a while ends no job. */
+/** A coordinator that does not answer for a while ends no job, and does not keep a pool from stopping. */
 import { expect, onTestFinished, test } from "vitest";
 import { CoordinateError, Engine, ManualClock, override, type Coordinate } from "../../src/core/index.ts";
 import { openJobs } from "../../src/jobs/index.ts";
 import { MemoryStore } from "../../src/memory/index.ts";
+import { isAlive, until } from "../worker/process/processes.ts";
 import { gate, turns } from "../worker/setup.ts";
 import { fn, jobWorker, runnerWithLong } from "./job-worker.ts";
+import { quick } from "./stack.ts";
 
 const second = 1000;
 
@@ -46,4 +48,23 @@ test("a job goes on when a renewal of its lease is late", async () => {
   await expect.poll(() => job.load()).toMatchObject({ state: "OK", result: 3 });
   await worker.stop();
   await running;
+});
+
+test("a hard stop gives up outcomes that cannot be stored", { timeout: 60 * second }, async () => {
+  const { clock, verbs, outage } = bench();
+  const jobs = openJobs(verbs, { namespace: "n", clock });
+  const pool = await jobs.startPool({ ...quick, workers_nr_max: 1 });
+  const job = await jobs.schedule({ ...fn, export: "sleep" }, { args: [60 * second] });
+  const [worker] = pool.workers.values();
+  await until("it runs", () => worker!.currentJob === job.id);
+  const { pid } = worker!;
+  outage.isOn = true;
+  const stopped: boolean[] = [];
+  void pool.stop({ graceful: false }).then(() => stopped.push(true));
+  await until("it has stopped", async () => {
+    await turns();
+    clock.advance(100);
+    return stopped.length > 0;
+  });
+  expect(isAlive(pid)).toBe(false);
 });

@@ -36,6 +36,16 @@ async function held(t: Bench, graceMs = 5000, runtimes: Runtime[] = []): Promise
 }
 
 describe("stop", () => {
+/** A worker that is stopped twice ends within seconds. */
+async function stopsTwice(t: Bench, worker: Worker): Promise<void> {
+  void worker.stop();
+  await turns();
+  const stopped: boolean[] = [];
+  void worker.stop().then(() => stopped.push(true));
+  for (let s = 0; s < 5 && stopped.length === 0; s++) await t.advance(1000);
+  assert.deepEqual(stopped, [true]);
+}
+
   it("takes no more work, lets the task end, stores what it settles, and signs off", async () => {
     const t = bench();
     const { worker, running, context, end } = await held(t);
@@ -214,12 +224,43 @@ describe("stop", () => {
     );
     await begun.promise;
     down = true;
-    void worker.stop();
+    await stopsTwice(t, worker);
+    silent.open();
+  });
+
+  it("a second time does not wait for a check-in that is not answered", async () => {
+    const t = bench();
+    const silent = gate();
+    let down = false;
+    const over = wrapped(t.coordinate, {
+      updateWorkers: async (...args) => {
+        if (down) await silent.promise;
+        return t.coordinate.updateWorkers(...args);
+      },
+    });
+    const worker = t.start({ tasks: { s: () => undefined } }, over);
     await turns();
-    const stopped: boolean[] = [];
-    void worker.stop().then(() => stopped.push(true));
-    for (let s = 0; s < 5 && stopped.length === 0; s++) await t.advance(1000);
-    assert.deepEqual(stopped, [true]);
+    down = true;
+    await t.advance(15_000);
+    await stopsTwice(t, worker);
+    silent.open();
+  });
+
+  it("a second time does not wait for an outcome that cannot be stored, when all tasks have ended", async () => {
+    const t = bench();
+    const silent = gate();
+    const over = wrapped(t.coordinate, {
+      settleAttempts: async (...args) => {
+        await silent.promise;
+        return t.coordinate.settleAttempts(...args);
+      },
+    });
+    await t.ns.setWorkSpec({ name: "s" });
+    await t.ns.workSpec("s").addWorkUnits([["u"]]);
+    const ended = gate();
+    const worker = t.start({ tasks: { s: () => ended.open() } }, over);
+    await ended.promise;
+    await stopsTwice(t, worker);
     silent.open();
   });
 
