@@ -62,10 +62,10 @@ export class Worker extends EventEmitter<WorkerEvents> {
   #hasAbandoned: () => void = () => undefined;
   #state: "new" | "running" | "stopping" | "abandoned" | "stopped" = "new";
   #hasRun = false;
+  #stopWasCalled = false;
   #stopTime = 0;
   #graceMs: number;
   #desired: DesiredState = "run";
-  #stopWasCalled = false;
   readonly #desiredOf = new Map<string, DesiredState>();
 
   /** Throws `bad_argument` with the name of the option when an option is invalid. */
@@ -221,6 +221,9 @@ export class Worker extends EventEmitter<WorkerEvents> {
       signal?.removeEventListener("abort", onAbort);
       unguard();
       this.#alarms.close();
+      this.#ended.abort();
+      // those of a worker that could not start are still open
+      await this.#closeRuntimes(0);
       this.#state = "stopped";
       this.#hasStopped();
     }
@@ -233,8 +236,13 @@ export class Worker extends EventEmitter<WorkerEvents> {
    * only waits. Resolves when the worker has stopped.
    */
   async stop({ graceMs = this.#settings.graceMs }: { graceMs?: number } = {}): Promise<void> {
-    if (this.#state === "new") this.#state = "stopped";
+    if (this.#state === "new") {
+      this.#state = "stopped";
+      await this.#closeRuntimes(0);
+    }
     if (this.#state === "stopped") return;
+    const isSecond = this.#stopWasCalled;
+    this.#stopWasCalled = true;
     if (this.#state === "running") this.#begin(graceMs);
     else if (this.#state === "stopping" && isSecond) await this.#abandon();
     await this.#stopped;
@@ -245,8 +253,6 @@ export class Worker extends EventEmitter<WorkerEvents> {
     this.#state = "stopping";
     this.#stopTime = clock.now();
     this.#graceMs = graceMs;
-    const isSecond = this.#stopWasCalled;
-    this.#stopWasCalled = true;
     this.#tell("stopping", { worker: this.name });
     this.#claimer.stop();
     for (const slot of this.#slots) slot.set("stop");
@@ -263,13 +269,13 @@ export class Worker extends EventEmitter<WorkerEvents> {
 
   async #abandon(): Promise<void> {
     this.#state = "abandoned";
+    this.#hasAbandoned();
     const reason = new Stop("worker stopped");
     const given = Promise.all(this.#slots.map((slot) => slot.abandon(reason)));
     this.#settler.abandon();
     await this.#within(finalSendTimeoutMs, given);
     await this.#closeRuntimes(0);
   }
-    this.#hasAbandoned();
 
   #coordinatorClosed = false;
 
@@ -295,12 +301,12 @@ export class Worker extends EventEmitter<WorkerEvents> {
     await Promise.all(this.#slots.map((slot) => slot.run()));
     // also when the slots were terminated one by one and nothing called `stop()`
     this.#claimer.stop();
+    const stored = this.#claimer.drained().then(() => this.#settler.idle());
+    await Promise.race([stored, this.#abandoned]);
     if (this.#isAbandoned()) await this.#within(finalSendTimeoutMs, this.#settler.idle());
     else {
       const left = this.#stopTime + this.#graceMs - this.#settings.clock.now();
       await this.#closeRuntimes(Math.max(0, Math.min(left, this.#graceMs)));
-    const stored = this.#claimer.drained().then(() => this.#settler.idle());
-    await Promise.race([stored, this.#abandoned]);
     }
     this.#ended.abort();
     await Promise.race([beating, this.#abandoned]);

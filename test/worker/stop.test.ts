@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
+import { CoordinateError, handles } from "../../src/index.ts";
 import { bulk, Worker, type Runtime, type BulkContext } from "../../src/worker/index.ts";
 import { bench, gate, recorder, turns, until, wrapped, type Bench } from "./setup.ts";
 
@@ -35,7 +36,6 @@ async function held(t: Bench, graceMs = 5000, runtimes: Runtime[] = []): Promise
   return { worker, running, context: await begun.promise, end: () => end.open() };
 }
 
-describe("stop", () => {
 /** A worker that is stopped twice ends within seconds. */
 async function stopsTwice(t: Bench, worker: Worker): Promise<void> {
   void worker.stop();
@@ -46,6 +46,7 @@ async function stopsTwice(t: Bench, worker: Worker): Promise<void> {
   assert.deepEqual(stopped, [true]);
 }
 
+describe("stop", () => {
   it("takes no more work, lets the task end, stores what it settles, and signs off", async () => {
     const t = bench();
     const { worker, running, context, end } = await held(t);
@@ -264,6 +265,21 @@ async function stopsTwice(t: Bench, worker: Worker): Promise<void> {
     silent.open();
   });
 
+  it("the first stop of a worker that was asked to terminate lets its task end, the second does not", async () => {
+    for (const times of [1, 2]) {
+      const t = bench();
+      const { worker, running, context, end } = await held(t, 60_000);
+      await t.coordinate.updateWorkers("test", [{ name: "w", desired: "terminate" }]);
+      await t.advance(15_000);
+      for (let i = 0; i < times; i++) void worker.stop();
+      await turns();
+      assert.equal(context.expired.aborted, times === 2);
+      if (times === 1) end();
+      await running;
+      assert.equal(await t.status("s", "a"), times === 1 ? "finished" : "available");
+    }
+  });
+
   it("an idle worker stops at once, and any number of times", async () => {
     const t = bench();
     const worker = t.start({ concurrency: 4, tasks: { s: () => undefined } });
@@ -306,21 +322,6 @@ async function stopsTwice(t: Bench, worker: Worker): Promise<void> {
       [true, [0]],
     ] as const) {
       const t = bench();
-  it("the first stop of a worker that was asked to terminate lets its task end, the second does not", async () => {
-    for (const times of [1, 2]) {
-      const t = bench();
-      const { worker, running, context, end } = await held(t, 60_000);
-      await t.coordinate.updateWorkers("test", [{ name: "w", desired: "terminate" }]);
-      await t.advance(15_000);
-      for (let i = 0; i < times; i++) void worker.stop();
-      await turns();
-      assert.equal(context.expired.aborted, times === 2);
-      if (times === 1) end();
-      await running;
-      assert.equal(await t.status("s", "a"), times === 1 ? "finished" : "available");
-    }
-  });
-
       const closes: number[] = [];
       const runtime: Runtime = {
         names: ["other"],
@@ -340,6 +341,38 @@ async function stopsTwice(t: Bench, worker: Worker): Promise<void> {
       assert.deepEqual(closes, expected);
       assert.ok(t.lines.some(({ message }) => message === "a runtime did not close"));
     }
+  });
+
+  it("closes its runtimes also when it never ran, or could not start", async () => {
+    const t = bench();
+    const closes: number[] = [];
+    const runtime: Runtime = {
+      names: ["other"],
+      task: () => null,
+      close: async (graceMs) => void closes.push(graceMs),
+    };
+    const unused = new Worker(t.ns, { clock: t.clock, runtimes: [runtime] });
+    await unused.stop();
+    await unused.stop();
+    assert.deepEqual(closes, [0]);
+    const asked = gate();
+    const answer = gate();
+    const over = wrapped(t.coordinate, {
+      updateWorkers: async () => {
+        asked.open();
+        await answer.promise;
+        throw new CoordinateError("bad_argument");
+      },
+    });
+    const refused = new Worker(handles(over).namespace("test"), { clock: t.clock, runtimes: [runtime] });
+    const running = refused.run();
+    await asked.promise;
+    const stopping = refused.stop();
+    answer.open();
+    await assert.rejects(running, { code: "bad_argument" });
+    await stopping;
+    assert.deepEqual(closes, [0, 0]);
+    assert.equal(t.clock.waiting, 0);
   });
 });
 
