@@ -9,8 +9,9 @@ export interface Asked<Item, Answer> {
 
 /**
  * Sends the items of all callers in one call, and gives each caller the answers to its own items. A refused call has changed
- * nothing: each caller's items are then sent separately, so that a bad item fails only the caller that sent it. Never rejects.
- * `isOfItem` tells whether an error may be due to a single item; by default, refusals.
+ * nothing: each caller's items are then sent separately, so that a bad item fails only the caller that sent it. `isOfItem` tells
+ * whether an error may be due to a single item; by default, refusals. Rejects only when a callback of a caller has thrown, after all
+ * callers have been answered.
  */
 export async function askTogether<Item, Answer>(
   callers: readonly Asked<Item, Answer>[],
@@ -23,8 +24,12 @@ export async function askTogether<Item, Answer>(
   try {
     answers = await ask(alone ? only.items : callers.flatMap(({ items }) => items));
   } catch (error) {
-    if (!alone && isOfItem(error)) await Promise.all(callers.map((caller) => askTogether([caller], ask)));
-    else for (const { reject } of callers) reject(error);
+    if (alone || !isOfItem(error)) {
+      callEach(callers, ({ reject }) => reject(error));
+      return;
+    }
+    const asked = await Promise.allSettled(callers.map((caller) => askTogether([caller], ask)));
+    for (const one of asked) if (one.status === "rejected") throw one.reason;
     return;
   }
   if (alone) {
@@ -32,5 +37,17 @@ export async function askTogether<Item, Answer>(
     return;
   }
   let at = 0;
-  for (const { items, resolve } of callers) resolve(answers.slice(at, (at += items.length)));
+  callEach(callers, ({ items, resolve }) => resolve(answers.slice(at, (at += items.length))));
+}
+
+/** Calls all callers back even if one of them throws, then throws the first error. */
+function callEach<Caller>(callers: readonly Caller[], call: (caller: Caller) => void): void {
+  const thrown: unknown[] = [];
+  for (const caller of callers)
+    try {
+      call(caller);
+    } catch (error) {
+      thrown.push(error);
+    }
+  if (thrown.length > 0) throw thrown[0];
 }

@@ -8,7 +8,7 @@
  * `InProcessRunner`.
  */
 import type { KeyLike } from "node:crypto";
-import { CoordinateError, encodeData, isCoordinateError, type ErrorCode } from "../core/index.ts";
+import { CoordinateError, encodeData, isCoordinateError, type Clock, type ErrorCode } from "../core/index.ts";
 import type { Attempt, Namespace } from "../objects/index.ts";
 import { environment, whyUnstorable, Worker, type Logger, type UnitContext } from "../worker/index.ts";
 import { isSigned, type Action } from "./action.ts";
@@ -38,13 +38,15 @@ export interface JobWorkerSetting {
   readonly trustedKeys: readonly KeyLike[];
   readonly leaseMs: number;
   readonly heartbeatMs: number;
+  /** The delay between asking a function to stop and ending its process. */
+  readonly killGraceMs: number;
   /** Takes one job, runs it once, and stops. */
   readonly onetime: boolean;
   readonly log: Logger;
   /** Prints what happens, for people. */
   readonly show: (text: string) => void;
   readonly dataLoop: DataLoop;
-  readonly now: () => number;
+  readonly clock: Clock;
   /** Called when the worker took a job, or gave jobs back: the pool may need another worker. */
   readonly onBusy: () => void;
 }
@@ -59,6 +61,8 @@ const maxAttempts = 16;
 const holdMs = 80;
 /** An outcome waits at most this long to be stored together with others, and not at all when no other job is ready to run. */
 const gatherMs = 10;
+/** How long a halted worker waits for the outcomes of its jobs to be stored, after their processes have ended. */
+const storeTimeoutMs = 5000;
 /** How many ids of halted jobs are kept that do not run here: one of these jobs may be claimed and come next. */
 const maxHalted = 100;
 
@@ -74,6 +78,8 @@ export class JobWorker {
   readonly #worker: Worker;
   readonly #told: CheckInData;
   readonly #stopping = new AbortController();
+  readonly #ended = new AbortController();
+  #stop: Promise<void> | null = null;
   /** Resolves when the worker has started; rejects when it cannot start. */
   readonly started: Promise<void>;
   #begun: () => void = () => undefined;
@@ -87,11 +93,11 @@ export class JobWorker {
   #hasRun = false;
 
   constructor(setting: JobWorkerSetting) {
-    const { name, nr, type, timeoutMs, heartbeatMs, runner, queue, now } = setting;
+    const { name, nr, type, timeoutMs, heartbeatMs, runner, queue, clock } = setting;
     this.#setting = setting;
     this.name = name;
     this.nr = nr;
-    this.timeStart = this.#idleSince = now();
+    this.timeStart = this.#idleSince = clock.now();
     this.started = new Promise((resolve, reject) => {
       this.#begun = resolve;
       this.#refused = reject;
@@ -134,12 +140,13 @@ export class JobWorker {
       heartbeatMs,
       graceMs: Number.MAX_SAFE_INTEGER,
       log: setting.log,
+      clock,
       environment: this.#told,
       unhandledRejections: type === "inprocess" ? "log" : "leave",
     });
     this.#worker.on("started", () => {
       this.#isRegistered = true;
-      this.#idleSince = now();
+      this.#idleSince = clock.now();
       setting.dataLoop.tell("W", name, { state: "WAITING", pid: this.pid, current_job: "" });
       this.#begun();
     });
@@ -195,18 +202,29 @@ export class JobWorker {
       dataLoop.tell("W", this.name, { state: "HALTED", pid: 0, current_job: "" });
       // a worker that was stopped before it began never starts: end the wait for it
       this.#begun();
+      this.#ended.abort();
     }
   }
 
   /** Claims no more jobs; resolves when the running job has ended and the worker has stopped. */
-  async stop(): Promise<void> {
+  stop(): Promise<void> {
     this.#stopping.abort();
-    await this.#worker.stop();
+    // once: the second stop of a worker abandons its tasks
+    return (this.#stop ??= this.#worker.stop());
   }
 
-  /** Ends the running job: it becomes HALTED, or is retried if it may be. */
-  halt(reason: string): void {
+  /**
+   * Stops, and ends the running job: it becomes HALTED, or is retried if it may be. An outcome that cannot be stored in time, as in
+   * an outage, is given up: the job then ends like that of a lost worker.
+   */
+  async halt(reason: string): Promise<void> {
     for (const { stop } of this.#running.values()) stop.abort(new Error(reason));
+    const stopped = this.stop();
+    const { clock, killGraceMs } = this.#setting;
+    await clock.waitUntil(clock.now() + killGraceMs + storeTimeoutMs, this.#ended.signal);
+    // the second stop of a worker waits for nothing
+    if (!this.#ended.signal.aborted) void this.#worker.stop();
+    await stopped;
   }
 
   /** Ends one job as `halt` does; returns false when it does not run here. If it was claimed and has not begun, it will not begin. */
@@ -258,7 +276,7 @@ export class JobWorker {
   // ---- one job
 
   async #task(attempt: Attempt, context: UnitContext): Promise<void> {
-    const { dataLoop, onBusy, runner, now } = this.#setting;
+    const { dataLoop, onBusy, runner, clock } = this.#setting;
     this.#hasRun = true;
     if (this.#tasks++ === 0) onBusy();
     try {
@@ -268,7 +286,7 @@ export class JobWorker {
       if (this.#setting.onetime) void this.stop();
     } finally {
       if (--this.#tasks === 0) {
-        this.#idleSince = now();
+        this.#idleSince = clock.now();
         dataLoop.tell("W", this.name, { state: "WAITING", pid: runner.pid, current_job: "" });
       }
     }

@@ -353,7 +353,7 @@ export class Jobs implements JobKeeper {
   returnQueue(name: string): ReturnQueue {
     const known = this.#returnQueues.get(name);
     if (known !== undefined) return known;
-    const made = new ReturnQueue(this.#verbs, this.namespace, name, () => this.#clock.now());
+    const made = new ReturnQueue(this.#verbs, this.namespace, name, this.#clock);
     this.#returnQueues.set(name, made);
     return made;
   }
@@ -363,7 +363,14 @@ export class Jobs implements JobKeeper {
    * is returned once.
    */
   async takeAll(queues: readonly string[]): Promise<Outcome[]> {
-    const taken = await Promise.all([...new Set(queues)].map((queue) => this.returnQueue(queue).drain()));
+    const returnQueues = [...new Set(queues)].map((name) => this.returnQueue(name));
+    const drained = await Promise.allSettled(returnQueues.map((queue) => queue.drain()));
+    const taken = drained.map((one) => (one.status === "fulfilled" ? one.value : []));
+    for (const one of drained)
+      if (one.status === "rejected") {
+        returnQueues.forEach((queue, i) => queue.keep(taken[i]!));
+        throw one.reason;
+      }
     const byJob = new Map(taken.flat().map((outcome) => [`${outcome.id} ${outcome.at}`, outcome]));
     return [...byJob.values()].sort((a, b) => a.seq - b.seq);
   }

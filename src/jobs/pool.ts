@@ -163,7 +163,7 @@ export class JobPool {
   }
 
   #haltAll(reason: string): void {
-    for (const { worker } of this.#members.values()) worker.halt(reason);
+    for (const { worker } of this.#members.values()) void worker.halt(reason);
   }
 
   // ---- the main loop
@@ -225,8 +225,8 @@ export class JobPool {
     });
     const newest = idle.at(-1)?.worker;
     if (newest === undefined || (!newest.hasRun && (await this.#mayGetJob(newest)))) return;
-    // meanwhile it may have got a job, or the pool may have begun to stop it: a second stop would end it at once
-    if (!newest.isBusy && !newest.isStopping) void newest.stop();
+    // meanwhile it may have got a job
+    if (!newest.isBusy) void newest.stop();
   }
 
   /**
@@ -244,11 +244,11 @@ export class JobPool {
   #add(): void {
     let nr = 1;
     while (this.#members.has(nr)) nr++;
-    const { killGraceMs: graceMs, show, log, ...settings } = this.#settings;
+    const { show, log, ...settings } = this.#settings;
     const name = `${this.name}/w${nr}`;
     const runner = new ProcessRunner({
       ...settings,
-      graceMs,
+      graceMs: settings.killGraceMs,
       onLine: (stream, line) => show(`${name}: ${stream}: ${line}`),
       onCrash: (text) => worker.crashed(text),
       onStarted: () => worker.checkIn(),
@@ -267,7 +267,7 @@ export class JobPool {
       log,
       show,
       dataLoop: this.#dataLoop,
-      now: () => this.#clock.now(),
+      clock: this.#clock,
       onBusy: () => this.#look(),
     });
     const ended = worker

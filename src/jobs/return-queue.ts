@@ -3,7 +3,13 @@
  * same write that ends the job, so that no outcome is lost or duplicated.
  */
 import { randomUUID } from "node:crypto";
-import { isCoordinateError, maxTaken, type Coordinate, type QueueMessage } from "../core/index.ts";
+import {
+  isCoordinateError,
+  maxTaken,
+  type Clock,
+  type Coordinate,
+  type QueueMessage,
+} from "../core/index.ts";
 import { WaitTimeoutError } from "./errors.ts";
 import type { WaitOptions } from "./handle.ts";
 import { outcomeOf, type Outcome } from "./job.ts";
@@ -11,48 +17,54 @@ import { outcomeOf, type Outcome } from "./job.ts";
 /** How long one request waits. */
 const waitMs = 30_000;
 const tries = 5;
+/** The delay before a retry when the coordinator does not answer. */
+const pauseMs = 250;
 
 export class ReturnQueue {
   readonly name: string;
   readonly #verbs: Coordinate;
   readonly #ns: string;
-  readonly #now: () => number;
-  /** Outcomes that an interrupted `take` had already removed from the store. The next `take` returns them first. */
+  readonly #clock: Clock;
+  /** Outcomes that were removed from the store and not returned to a caller. The next call returns them first. */
   #kept: Outcome[] = [];
+  /** Ids of requests that were not answered. They may have removed outcomes from the store: the next requests repeat them. */
+  readonly #unanswered: string[] = [];
 
-  constructor(verbs: Coordinate, ns: string, name: string, now: () => number) {
+  constructor(verbs: Coordinate, ns: string, name: string, clock: Clock) {
     this.#verbs = verbs;
     this.#ns = ns;
     this.name = name;
-    this.#now = now;
+    this.#clock = clock;
   }
 
   /**
    * Takes `count` outcomes and waits until there are enough. Throws a `WaitTimeoutError` after the timeout. Outcomes that arrived
-   * by then are not lost: the next `take` of this object returns them.
+   * before an error are not lost: the next `take` of this object returns them.
    */
   async take(count = 1, { timeoutMs = Infinity, signal }: WaitOptions = {}): Promise<Outcome[]> {
-    const deadline = this.#now() + timeoutMs;
+    const deadline = this.#clock.now() + timeoutMs;
     const taken = this.#kept.splice(0, count);
-    while (taken.length < count) {
-      const left = deadline - this.#now();
-      const messages = await this.#messages(
-        count - taken.length,
-        Math.min(Math.max(0, left), waitMs),
-        signal,
-      );
-      taken.push(...messages.map(outcomeOf));
-      if (taken.length >= count) break;
-      if (signal?.aborted === true || left <= 0) {
-        this.#kept = [...taken, ...this.#kept];
+    try {
+      while (taken.length < count) {
+        const left = deadline - this.#clock.now();
+        const wait = Math.min(Math.max(0, left), waitMs);
+        const messages = await this.#messages(count - taken.length, wait, signal);
+        taken.push(...messages.map(outcomeOf));
+        if (taken.length >= count) break;
         signal?.throwIfAborted();
-        throw new WaitTimeoutError(
-          [this.name],
-          timeoutMs,
-          `${count} outcomes in queue ${this.name}; got ${taken.length}`,
-        );
+        if (left <= 0)
+          throw new WaitTimeoutError(
+            [this.name],
+            timeoutMs,
+            `${count} outcomes in queue ${this.name}; got ${taken.length}`,
+          );
       }
+    } catch (error) {
+      this.keep(taken);
+      throw error;
     }
+    // a repeated request may return more than this call asked for
+    if (taken.length > count) this.keep(taken.splice(count));
     return taken;
   }
 
@@ -64,11 +76,21 @@ export class ReturnQueue {
   /** Takes all outcomes that are in the queue now, without waiting. */
   async drain(): Promise<Outcome[]> {
     const taken = this.#kept.splice(0);
-    for (;;) {
-      const messages = await this.#messages(maxTaken, 0, undefined);
-      if (messages.length === 0) return taken;
-      taken.push(...messages.map(outcomeOf));
+    try {
+      for (;;) {
+        const messages = await this.#messages(maxTaken, 0, undefined);
+        taken.push(...messages.map(outcomeOf));
+        if (messages.length === 0 && this.#unanswered.length === 0) return taken;
+      }
+    } catch (error) {
+      this.keep(taken);
+      throw error;
     }
+  }
+
+  /** Keeps outcomes that were taken but not used: the next `take` or `drain` of this object returns them first. */
+  keep(outcomes: readonly Outcome[]): void {
+    this.#kept = [...outcomes, ...this.#kept];
   }
 
   async size(): Promise<number> {
@@ -78,13 +100,15 @@ export class ReturnQueue {
 
   /** Empties the queue and returns how many outcomes it held. */
   async reset(): Promise<number> {
+    // outcomes that these requests removed from the store are dropped, too
+    this.#unanswered.length = 0;
     const kept = this.#kept.splice(0).length;
     return kept + (await this.#verbs.clearQueue(this.#ns, this.name));
   }
 
   /** Retries a request whose answer was lost. The same request id gets the same messages. */
   async #messages(max: number, wait: number, signal: AbortSignal | undefined): Promise<QueueMessage[]> {
-    const requestId = randomUUID();
+    const requestId = this.#unanswered.shift() ?? randomUUID();
     for (let tried = 1; ; tried++) {
       try {
         return await this.#verbs.takeMessages(this.#ns, this.name, {
@@ -94,8 +118,12 @@ export class ReturnQueue {
           ...(signal !== undefined && { signal }),
         });
       } catch (error) {
-        const maybe = isCoordinateError(error, "unavailable", "unknown_outcome");
-        if (!maybe || tried === tries || signal?.aborted === true) throw error;
+        if (!isCoordinateError(error, "unavailable", "unknown_outcome")) throw error;
+        if (tried === tries || signal?.aborted === true) {
+          this.#unanswered.push(requestId);
+          throw error;
+        }
+        await this.#clock.waitUntil(this.#clock.now() + pauseMs, signal);
       }
     }
   }

@@ -40,8 +40,8 @@ export async function runSingle(
   if (!Number.isSafeInteger(id) || id < 1)
     throw new CoordinateError("bad_argument", `id: expected a number of 1 or more, got ${String(id)}`);
   if (signal?.aborted === true) return;
-  const { killGraceMs: graceMs, ...settings } = readWorkerOptions(options);
-  const { show } = settings;
+  const settings = readWorkerOptions(options);
+  const { show, killGraceMs: graceMs } = settings;
   const name = singleName(id);
   const runner =
     type === "inprocess"
@@ -65,14 +65,11 @@ export async function runSingle(
     type,
     onetime,
     dataLoop: new DataLoop(new EventLog(() => clock.now())),
-    now: () => clock.now(),
+    clock,
     onBusy: () => undefined,
   });
   const stop = (): void => void worker.stop();
-  const halt = (): void => {
-    worker.halt("the worker was stopped");
-    stop();
-  };
+  const halt = (): void => void worker.halt("the worker was stopped");
   signal?.addEventListener("abort", stop, { once: true });
   haltSignal?.addEventListener("abort", halt, { once: true });
   try {

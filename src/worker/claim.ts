@@ -59,6 +59,8 @@ interface Held {
   readonly attempt: Attempt;
   readonly run: Run;
   lease: Lease;
+  /** Whether a renewal by the worker itself is not answered yet. */
+  renewing: boolean;
   /** The latest progress that is not sent yet, and the time of the last report. */
   report: AttemptProgress | null;
   reportedAt: number;
@@ -109,7 +111,15 @@ export class Claim {
       const run = this.runs.length === 1 ? this.runs[0]! : this.runs[i]!;
       // all attempts of a claim share one lease; a repeated request may return attempts that were renewed since
       const own = row.expirationTime === first.expirationTime ? lease : this.#leaseOf(row);
-      this.#open.set(row.id, { attempt, run, lease: own, report: null, reportedAt: -Infinity, ending: 0 });
+      this.#open.set(row.id, {
+        attempt,
+        run,
+        lease: own,
+        renewing: false,
+        report: null,
+        reportedAt: -Infinity,
+        ending: 0,
+      });
     });
   }
 
@@ -132,7 +142,7 @@ export class Claim {
       this.context.reports.began(this.workSpec, held.attempt, run.beganAt);
       // attempts of a claim share one lease: the alarm covers it already
       if (held.lease === this.#watched) continue;
-      if (this.#alarm === null || this.#pointOf(held) < this.#alarm.time) this.#arm();
+      this.#watch(held);
       this.#watched = held.lease;
     }
   }
@@ -265,7 +275,8 @@ export class Claim {
 
   #note(change: AttemptChange, answer: AttemptChanged, keepLifetime: boolean): void {
     const held = this.#open.get(answer.attempt);
-    this.context.reports.settled(this, change, answer, held?.run ?? this.#runOf(answer.attempt));
+    const run = held?.run ?? this.#runOf(answer.attempt);
+    if (run !== undefined) this.context.reports.settled(this, change, answer, run);
     if (held === undefined) return;
     if (answer.error !== null || answer.status !== "pending") {
       this.#open.delete(answer.attempt);
@@ -278,15 +289,12 @@ export class Claim {
       ? held.lease.lifetimeMs
       : (change.lifetimeMs ?? expiration - this.context.clock.now());
     held.lease = { expiration, lifetimeMs };
-    // an alarm that rings too early is harmless and set again; one that rings too late is not
-    if (this.#alarm === null || this.#pointOf(held) < this.#alarm.time) this.#arm();
+    this.#watch(held);
   }
 
-  /** Finds the run of an attempt that is no longer open. */
-  #runOf(id: string): Run {
-    const own = this.runs.find(({ attempts }) => attempts.some((attempt) => attempt.id === id));
-    if (own === undefined) throw new CoordinateError("internal");
-    return own;
+  /** Finds the run of an attempt that is no longer open. A task may also settle attempts that are not of this claim: they have none. */
+  #runOf(id: string): Run | undefined {
+    return this.runs.find(({ attempts }) => attempts.some((attempt) => attempt.id === id));
   }
 
   #closed(): void {
@@ -298,52 +306,65 @@ export class Claim {
 
   // ---- time
 
+  /** An alarm that rings too early is harmless and set again; one that rings too late is not. */
+  #watch(held: Held): void {
+    if (this.#alarm === null || this.#pointOf(held) < this.#alarm.time) this.#arm();
+  }
+
   /** Sets the alarm for the earliest point of any open attempt. */
   #arm(): void {
     this.#alarm?.cancel();
     this.#alarm = this.#watched = null;
     let next = Infinity;
     for (const held of this.#open.values()) next = Math.min(next, this.#pointOf(held));
-    if (next < Infinity) this.#alarm = this.context.alarms.at(next, () => void this.#ring());
+    if (next < Infinity) this.#alarm = this.context.alarms.at(next, () => this.#ring());
   }
 
-  async #ring(): Promise<void> {
+  /** Waits for no answer: a coordinator that does not answer must not delay the next point. */
+  #ring(): void {
     this.#alarm = this.#watched = null;
     const now = this.context.clock.now();
     const due = new Set<Run>();
     for (const held of this.#open.values()) if (this.#pointOf(held) <= now) due.add(held.run);
-    await Promise.all([...due].map((run) => this.#reached(run, now)));
+    for (const run of due) this.#reached(run, now);
     this.#arm();
   }
 
   /** When to next renew, signal or give up an attempt. Never for runs that have not begun: the claimer releases those. */
-  #pointOf({ lease, ending, run }: Held): number {
+  #pointOf(held: Held): number {
+    const { lease, ending, run } = held;
     if (ending > 0 || run.beganAt === 0) return Infinity;
-    const point = run.isSignalled ? giveUpTime(lease) : signalTime(lease);
-    return this.#renews(run) ? Math.min(point, renewTime(lease)) : point;
+    const point = run.isSignalled ? Infinity : this.#signalTime(held);
+    return Math.min(point, giveUpTime(lease), this.#renews(held) ? renewTime(lease) : Infinity);
   }
 
-  #renews(run: Run): boolean {
+  /** Not while the worker renews leases itself: a renewal that an outage delays can still come in time. */
+  #signalTime({ lease, run }: Held): number {
+    return Math.max(signalTime(lease), run.beganAt + this.context.renewForMs);
+  }
+
+  #renews({ run, renewing }: Held): boolean {
     const { renewForMs, clock } = this.context;
-    return renewForMs > 0 && !run.isSignalled && clock.now() - run.beganAt < renewForMs;
+    return renewForMs > 0 && !renewing && !run.isSignalled && clock.now() - run.beganAt < renewForMs;
   }
 
-  async #reached(run: Run, now: number): Promise<void> {
+  #reached(run: Run, now: number): void {
     const held = run.attempts
       .flatMap(({ id }) => this.#open.get(id) ?? [])
       .filter(({ ending }) => ending === 0);
-    if (held.some(({ lease }) => giveUpTime(lease) <= now)) await this.#timeOut(run);
-    else if (held.some(({ lease }) => signalTime(lease) <= now)) run.signal(new Stop("lease ends"));
-    else if (this.#renews(run)) await this.#renewAlone(held.filter(({ lease }) => renewTime(lease) <= now));
+    if (held.some(({ lease }) => giveUpTime(lease) <= now)) void this.#timeOut(run);
+    else if (held.some((one) => this.#signalTime(one) <= now)) run.signal(new Stop("lease ends"));
+    else
+      for (const one of held)
+        if (this.#renews(one) && renewTime(one.lease) <= now) void this.#renewAlone(one);
   }
 
-  async #renewAlone(due: readonly Held[]): Promise<void> {
-    // wait for the answers only until the next point: a store that does not answer must not delay it
-    const renews = Promise.allSettled(due.map(({ attempt, lease }) => attempt.renew(lease.lifetimeMs)));
-    const last = Math.min(...due.map(({ lease }) => signalTime(lease)));
-    const done = new AbortController();
-    void renews.then(() => done.abort("renewed"));
-    await this.context.clock.waitUntil(last, done.signal);
+  async #renewAlone(held: Held): Promise<void> {
+    held.renewing = true;
+    // a refusal is reported when it is answered
+    await held.attempt.renew(held.lease.lifetimeMs).catch(nothing);
+    held.renewing = false;
+    this.#watch(held);
   }
 
   async #timeOut(run: Run): Promise<void> {

@@ -18,7 +18,7 @@ export const signalTime = ({ expiration, lifetimeMs }: Lease): number =>
 export const giveUpTime = ({ expiration, lifetimeMs }: Lease): number =>
   expiration - Math.min(giveUpLeadMs, lifetimeMs / 4);
 
-/** When to renew automatically: early enough for a second try before the task would be signalled. */
+/** When to renew automatically: early enough for further tries before the task is given up. */
 export const renewTime = ({ expiration, lifetimeMs }: Lease): number => expiration - (lifetimeMs * 2) / 3;
 
 /**

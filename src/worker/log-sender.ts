@@ -2,7 +2,13 @@
  * Sends log lines of tasks once a second, in one call for all attempts of a worker. A settlement or renew that is sent earlier carries
  * the lines itself.
  */
-import { isRefusal, type AttemptLinesOf, type Clock, type Coordinate } from "../core/index.ts";
+import {
+  isRefusal,
+  type AttemptLines,
+  type AttemptLinesOf,
+  type Clock,
+  type Coordinate,
+} from "../core/index.ts";
 import type { Attempt } from "../objects/index.ts";
 import type { Alarms } from "./alarms.ts";
 import type { Logger } from "./log.ts";
@@ -21,7 +27,7 @@ export interface LogSenderSetting {
 
 export class LogSender {
   readonly #setting: LogSenderSetting;
-  readonly #waiting = new Set<Attempt>();
+  #waiting = new Set<Attempt>();
   #scheduled = false;
 
   constructor(setting: LogSenderSetting) {
@@ -37,30 +43,54 @@ export class LogSender {
     alarms.at(clock.now() + sendEveryMs, () => {
       void this.#send().finally(() => {
         this.#scheduled = false;
-        const [next] = this.#waiting;
-        if (next !== undefined) this.wrote(next);
+        const [first] = this.#waiting;
+        if (first !== undefined) this.wrote(first);
       });
     });
   }
 
   /** After a failure, keeps the lines for the next call; after a refusal, only logs a warning. Never rejects. */
   async #send(): Promise<void> {
+    // attempts that write meanwhile wait for the next second
+    const waiting = this.#waiting;
+    this.#waiting = new Set();
+    for (let sent = takeLines(waiting); sent.length > 0; sent = takeLines(waiting)) {
+      if (await this.#write(sent)) continue;
+      for (const attempt of [...sent.map((one) => one.attempt), ...waiting]) this.#waiting.add(attempt);
+      return;
+    }
+  }
+
+  /** Returns false when the coordinator did not answer. */
+  async #write(sent: readonly Lines[]): Promise<boolean> {
     const { verbs, ns, log } = this.#setting;
-    const some = [...this.#waiting].slice(0, attemptsAtOnce);
-    for (const attempt of some) this.#waiting.delete(attempt);
-    const sent = some.flatMap((attempt) => {
-      const lines = attempt.unstoredLog;
-      return lines === null ? [] : [{ attempt, lines }];
-    });
-    if (sent.length === 0) return;
     try {
       const logs = sent.map(({ attempt, lines }): AttemptLinesOf => ({ attempt: attempt.id, ...lines }));
       await verbs.writeAttemptLogs(ns, logs);
     } catch (error) {
-      if (isRefusal(error)) log.warn({ err: error }, "log lines of tasks were not stored");
-      else for (const { attempt } of sent) this.#waiting.add(attempt);
-      return;
+      if (!isRefusal(error)) return false;
+      log.warn({ err: error }, "log lines of tasks were not stored");
+      return true;
     }
     for (const { attempt, lines } of sent) attempt.storedLog(lines);
+    return true;
   }
+}
+
+interface Lines {
+  readonly attempt: Attempt;
+  readonly lines: AttemptLines;
+}
+
+/** Removes attempts from the set, and returns the lines of those that have any, up to the size of one call. */
+function takeLines(waiting: Set<Attempt>): Lines[] {
+  const found: Lines[] = [];
+  for (const attempt of waiting) {
+    if (found.length === attemptsAtOnce) break;
+    waiting.delete(attempt);
+    // null: a settlement or a renewal has carried them
+    const lines = attempt.unstoredLog;
+    if (lines !== null) found.push({ attempt, lines });
+  }
+  return found;
 }

@@ -7,6 +7,8 @@ import type { Logger } from "./log.ts";
 
 const firstPauseMs = 100;
 const longestPauseMs = 5000;
+/** For short leases pauses are shorter, so that a renewal is tried again soon enough before its task is given up. */
+const pausesPerLease = 15;
 
 export class Outage {
   readonly #clock: Clock;
@@ -17,10 +19,18 @@ export class Outage {
   /** The number of the last call that began before the latest failure. */
   #begunBefore = 0;
   readonly #onClosed: () => void;
+  readonly #longestPauseMs: number;
 
   /** `onClosed` is called when the program has closed the coordinator: no outage, because it will not answer again. */
-  constructor(clock: Clock, random: Random, log: Logger, onClosed: () => void = () => undefined) {
+  constructor(
+    clock: Clock,
+    random: Random,
+    log: Logger,
+    leaseMs = Infinity,
+    onClosed: () => void = () => undefined,
+  ) {
     this.#onClosed = onClosed;
+    this.#longestPauseMs = Math.max(firstPauseMs, Math.min(longestPauseMs, leaseMs / pausesPerLease));
     this.#clock = clock;
     this.#random = random;
     this.#log = log;
@@ -49,7 +59,7 @@ export class Outage {
 
   /** Waits before the next try; `tries` is the number of tries before the failed one. Resolves at once when the signal aborts. */
   async pause(tries: number, signal?: AbortSignal): Promise<void> {
-    const max = backOffMs(tries, firstPauseMs, longestPauseMs);
+    const max = backOffMs(tries, firstPauseMs, this.#longestPauseMs);
     await this.#clock.waitUntil(this.#clock.now() + max * (0.5 + this.#random() / 2), signal);
   }
 }

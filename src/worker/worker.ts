@@ -57,8 +57,12 @@ export class Worker extends EventEmitter<WorkerEvents> {
   readonly #stopping = new AbortController();
   readonly #stopped: Promise<void>;
   #hasStopped: () => void = () => undefined;
+  /** Resolves when the worker stops at once. */
+  readonly #abandoned: Promise<void>;
+  #hasAbandoned: () => void = () => undefined;
   #state: "new" | "running" | "stopping" | "abandoned" | "stopped" = "new";
   #hasRun = false;
+  #stopWasCalled = false;
   #stopTime = 0;
   #graceMs: number;
   #desired: DesiredState = "run";
@@ -83,8 +87,11 @@ export class Worker extends EventEmitter<WorkerEvents> {
     this.#settings = settings;
     this.#graceMs = settings.graceMs;
     this.#stopped = new Promise((resolve) => (this.#hasStopped = resolve));
+    this.#abandoned = new Promise((resolve) => (this.#hasAbandoned = resolve));
 
-    const outage = new Outage(clock, random, log.child({ worker: this.name }), () => this.#endClosed());
+    const outage = new Outage(clock, random, log.child({ worker: this.name }), lifetimeMs, () =>
+      this.#endClosed(),
+    );
     const serverTime = new ServerTime();
     const settler: Settler = new Settler(
       verbs,
@@ -214,6 +221,9 @@ export class Worker extends EventEmitter<WorkerEvents> {
       signal?.removeEventListener("abort", onAbort);
       unguard();
       this.#alarms.close();
+      this.#ended.abort();
+      // those of a worker that could not start are still open
+      await this.#closeRuntimes(0);
       this.#state = "stopped";
       this.#hasStopped();
     }
@@ -222,13 +232,19 @@ export class Worker extends EventEmitter<WorkerEvents> {
   /**
    * Claims no more work and releases units that were claimed ahead. Tasks may run for `graceMs`, then their `signal` is aborted;
    * the worker waits until they return or their lease is about to end. A second call stops at once: it aborts `expired`, expires
-   * the pending attempts and does not wait for the tasks. Resolves when the worker has stopped.
+   * the pending attempts and does not wait for the tasks. The first call after the worker began to stop because of its desired state
+   * only waits. Resolves when the worker has stopped.
    */
   async stop({ graceMs = this.#settings.graceMs }: { graceMs?: number } = {}): Promise<void> {
-    if (this.#state === "new") this.#state = "stopped";
+    if (this.#state === "new") {
+      this.#state = "stopped";
+      await this.#closeRuntimes(0);
+    }
     if (this.#state === "stopped") return;
+    const isSecond = this.#stopWasCalled;
+    this.#stopWasCalled = true;
     if (this.#state === "running") this.#begin(graceMs);
-    else if (this.#state === "stopping") await this.#abandon();
+    else if (this.#state === "stopping" && isSecond) await this.#abandon();
     await this.#stopped;
   }
 
@@ -253,6 +269,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
 
   async #abandon(): Promise<void> {
     this.#state = "abandoned";
+    this.#hasAbandoned();
     const reason = new Stop("worker stopped");
     const given = Promise.all(this.#slots.map((slot) => slot.abandon(reason)));
     this.#settler.abandon();
@@ -284,15 +301,17 @@ export class Worker extends EventEmitter<WorkerEvents> {
     await Promise.all(this.#slots.map((slot) => slot.run()));
     // also when the slots were terminated one by one and nothing called `stop()`
     this.#claimer.stop();
+    const stored = this.#claimer.drained().then(() => this.#settler.idle());
+    await Promise.race([stored, this.#abandoned]);
     if (this.#isAbandoned()) await this.#within(finalSendTimeoutMs, this.#settler.idle());
     else {
-      await this.#claimer.drained();
-      await this.#settler.idle();
       const left = this.#stopTime + this.#graceMs - this.#settings.clock.now();
       await this.#closeRuntimes(Math.max(0, Math.min(left, this.#graceMs)));
     }
     this.#ended.abort();
-    await beating;
+    await Promise.race([beating, this.#abandoned]);
+    // without an answer, a check-in takes minutes
+    if (this.#isAbandoned()) await this.#within(finalSendTimeoutMs, beating);
     if (!this.#coordinatorClosed)
       await this.#within(
         finalSendTimeoutMs,
@@ -368,7 +387,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       this.#desired = desired;
       if (desired === "terminate" && this.#state === "running") {
         this.#settings.log.info({ worker }, "asked to terminate");
-        void this.stop();
+        this.#begin(this.#settings.graceMs);
       }
     } else this.#desiredOf.set(worker, desired);
     for (const slot of this.#slots) {

@@ -2,6 +2,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { afterAll, afterEach, beforeEach, expect, test } from "vitest";
 import { actionKey, type ActionContent } from "../../src/jobs/action.ts";
 import { ProcessRunner } from "../../src/jobs/process-runner.ts";
@@ -168,3 +169,19 @@ test("the time of one that waits for its turn has not begun", { timeout: longMs 
   expect(await first).toMatchObject({ state: "OK" });
   expect(await second).toMatchObject(sum(2));
 });
+
+for (const length of [15_000, 40_000])
+  test(
+    `results of ${length} characters arrive, also when they fill the channel before the worker reads`,
+    { timeout: longMs },
+    async () => {
+      await open();
+      const outcomes = Array.from({ length: 16 }, () => run("long", [length]));
+      await nextTurn();
+      // the jobs are sent: block this thread while the process runs them
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
+      for (const outcome of await Promise.all(outcomes))
+        expect(outcome).toMatchObject({ state: "OK", result: "x".repeat(length) });
+      expect(await run("add", [1, 2])).toMatchObject(sum(3));
+    },
+  );

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
+import { CoordinateError } from "../../src/index.ts";
 import type { Attempt } from "../../src/objects/index.ts";
 import { bulk, type Runtime, type BulkContext } from "../../src/worker/index.ts";
 import { bench, gate, turns, until, wrapped, type Bench } from "./setup.ts";
@@ -270,6 +271,46 @@ describe("a renew", () => {
     for (let s = 0; s < 31; s += 1) await t.advance(second);
     assert.equal(context.signal.aborted, true);
     assert.equal(await t.status("s", "u"), "failed");
+  });
+});
+
+describe("an outage of the coordinator", () => {
+  /** A worker that renews the lease of 30 seconds of its only unit; the coordinator does not answer from 9 s to 20 s. */
+  async function outage(t: Bench, renewForMs: number): Promise<BulkContext> {
+    await t.ns.setWorkSpec({ name: "s", runtime: "node" });
+    await t.ns.workSpec("s").addWorkUnits([["u"]]);
+    let down = false;
+    const over = wrapped(t.coordinate, {
+      settleAttempts: (...args) =>
+        down ? Promise.reject(new CoordinateError("unavailable")) : t.coordinate.settleAttempts(...args),
+    });
+    const begun = gate<BulkContext>();
+    const task = bulk((_, context) => {
+      begun.open(context);
+      return new Promise<void>(() => undefined);
+    });
+    t.start({ lifetimeMs: 30 * second, renewForMs, tasks: { s: task } }, over);
+    const context = await begun.promise;
+    for (let s = 1; s <= 20; s++) {
+      await t.advance(second);
+      down = s >= 9 && s < 20;
+    }
+    return context;
+  }
+
+  it("shorter than the lease ends no task whose lease the worker renews, and renewals go on", async () => {
+    const t = bench();
+    const context = await outage(t, Infinity);
+    for (let s = 0; s < 100; s++) await t.advance(second);
+    assert.equal(context.signal.aborted, false);
+    assert.equal(await t.status("s", "u"), "pending");
+  });
+
+  it("does not delay the signal of a task that has run its time", async () => {
+    const t = bench();
+    const context = await outage(t, 17 * second);
+    assert.match(String(context.signal.reason), /lease ends soon/);
+    assert.equal(context.expired.aborted, false);
   });
 });
 

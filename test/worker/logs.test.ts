@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
 import type { AttemptLog, Coordinate } from "../../src/index.ts";
-import { bulk } from "../../src/worker/index.ts";
+import { bulk, type UnitTask } from "../../src/worker/index.ts";
 import { bench, gate, until, wrapped, type Bench } from "./setup.ts";
 
 async function logOf(t: Bench, unit: string): Promise<AttemptLog> {
@@ -183,6 +183,43 @@ describe("what a task writes", () => {
     go.open();
     await until("a has ended", async () => (await t.status("s", "a")) === "finished");
     assert.deepEqual(textsOf(await logOf(t, "a")), ["info one"]);
+  });
+
+  it("is there within a second for more units than one request holds", async () => {
+    const t = bench();
+    const units = Array.from({ length: 120 }, (_, i) => `u${i}`);
+    await add(t, ...units);
+    const { over, calls } = counting(t.coordinate);
+    const go = gate();
+    let begun = 0;
+    const task: UnitTask = async (_unit, { log }) => {
+      log("begun");
+      begun++;
+      await go.promise;
+    };
+    t.start({ concurrency: 120, tasks: { s: task } }, over);
+    await until("all run", () => begun === 120);
+    await t.advance(1000);
+    for (const unit of units) assert.equal((await logOf(t, unit)).total, 1, unit);
+    assert.equal(calls.writeAttemptLogs, 3);
+    go.open();
+  });
+
+  it("is not delayed by units that have ended", async () => {
+    const t = bench();
+    await add(t, ...Array.from({ length: 100 }, (_, i) => `u${String(i).padStart(2, "0")}`), "z");
+    const { over, calls } = counting(t.coordinate);
+    const go = gate();
+    const task: UnitTask = async ({ name }, { log }) => {
+      log("begun");
+      if (name === "z") await go.promise;
+    };
+    const worker = t.start({ tasks: { s: task } }, over);
+    await until("all others have ended", () => worker.counts.finished === 100);
+    await t.advance(1000);
+    assert.equal((await logOf(t, "z")).total, 1);
+    assert.equal(calls.writeAttemptLogs, 1);
+    go.open();
   });
 
   it("is bounded in the worker too: the newest lines are kept", async () => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "vitest";
+import { CoordinateError, handles } from "../../src/index.ts";
 import { bulk, Worker, type Runtime, type BulkContext } from "../../src/worker/index.ts";
 import { bench, gate, recorder, turns, until, wrapped, type Bench } from "./setup.ts";
 
@@ -33,6 +34,16 @@ async function held(t: Bench, graceMs = 5000, runtimes: Runtime[] = []): Promise
   });
   const running = worker.run();
   return { worker, running, context: await begun.promise, end: () => end.open() };
+}
+
+/** A worker that is stopped twice ends within seconds. */
+async function stopsTwice(t: Bench, worker: Worker): Promise<void> {
+  void worker.stop();
+  await turns();
+  const stopped: boolean[] = [];
+  void worker.stop().then(() => stopped.push(true));
+  for (let s = 0; s < 5 && stopped.length === 0; s++) await t.advance(1000);
+  assert.deepEqual(stopped, [true]);
 }
 
 describe("stop", () => {
@@ -214,13 +225,59 @@ describe("stop", () => {
     );
     await begun.promise;
     down = true;
-    void worker.stop();
-    await turns();
-    const stopped: boolean[] = [];
-    void worker.stop().then(() => stopped.push(true));
-    for (let s = 0; s < 5 && stopped.length === 0; s++) await t.advance(1000);
-    assert.deepEqual(stopped, [true]);
+    await stopsTwice(t, worker);
     silent.open();
+  });
+
+  it("a second time does not wait for a check-in that is not answered", async () => {
+    const t = bench();
+    const silent = gate();
+    let down = false;
+    const over = wrapped(t.coordinate, {
+      updateWorkers: async (...args) => {
+        if (down) await silent.promise;
+        return t.coordinate.updateWorkers(...args);
+      },
+    });
+    const worker = t.start({ tasks: { s: () => undefined } }, over);
+    await turns();
+    down = true;
+    await t.advance(15_000);
+    await stopsTwice(t, worker);
+    silent.open();
+  });
+
+  it("a second time does not wait for an outcome that cannot be stored, when all tasks have ended", async () => {
+    const t = bench();
+    const silent = gate();
+    const over = wrapped(t.coordinate, {
+      settleAttempts: async (...args) => {
+        await silent.promise;
+        return t.coordinate.settleAttempts(...args);
+      },
+    });
+    await t.ns.setWorkSpec({ name: "s" });
+    await t.ns.workSpec("s").addWorkUnits([["u"]]);
+    const ended = gate();
+    const worker = t.start({ tasks: { s: () => ended.open() } }, over);
+    await ended.promise;
+    await stopsTwice(t, worker);
+    silent.open();
+  });
+
+  it("the first stop of a worker that was asked to terminate lets its task end, the second does not", async () => {
+    for (const times of [1, 2]) {
+      const t = bench();
+      const { worker, running, context, end } = await held(t, 60_000);
+      await t.coordinate.updateWorkers("test", [{ name: "w", desired: "terminate" }]);
+      await t.advance(15_000);
+      for (let i = 0; i < times; i++) void worker.stop();
+      await turns();
+      assert.equal(context.expired.aborted, times === 2);
+      if (times === 1) end();
+      await running;
+      assert.equal(await t.status("s", "a"), times === 1 ? "finished" : "available");
+    }
   });
 
   it("an idle worker stops at once, and any number of times", async () => {
@@ -284,6 +341,38 @@ describe("stop", () => {
       assert.deepEqual(closes, expected);
       assert.ok(t.lines.some(({ message }) => message === "a runtime did not close"));
     }
+  });
+
+  it("closes its runtimes also when it never ran, or could not start", async () => {
+    const t = bench();
+    const closes: number[] = [];
+    const runtime: Runtime = {
+      names: ["other"],
+      task: () => null,
+      close: async (graceMs) => void closes.push(graceMs),
+    };
+    const unused = new Worker(t.ns, { clock: t.clock, runtimes: [runtime] });
+    await unused.stop();
+    await unused.stop();
+    assert.deepEqual(closes, [0]);
+    const asked = gate();
+    const answer = gate();
+    const over = wrapped(t.coordinate, {
+      updateWorkers: async () => {
+        asked.open();
+        await answer.promise;
+        throw new CoordinateError("bad_argument");
+      },
+    });
+    const refused = new Worker(handles(over).namespace("test"), { clock: t.clock, runtimes: [runtime] });
+    const running = refused.run();
+    await asked.promise;
+    const stopping = refused.stop();
+    answer.open();
+    await assert.rejects(running, { code: "bad_argument" });
+    await stopping;
+    assert.deepEqual(closes, [0, 0]);
+    assert.equal(t.clock.waiting, 0);
   });
 });
 

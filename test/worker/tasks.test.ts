@@ -674,6 +674,25 @@ describe("a plain function", () => {
 });
 
 describe("settling", () => {
+  it("an attempt of another claim is answered, and the unit of the task is settled as usual", async () => {
+    const t = bench();
+    await add(t, { name: "s" }, "u");
+    const [earlier] = await t.ns.worker("other").requestAttempts();
+    await earlier!.release();
+    const answers: unknown[] = [];
+    const worker = t.start({
+      tasks: {
+        s: async ({ attempt }) => {
+          const [first] = await (await attempt.workUnit()).attempts();
+          answers.push(await first!.renew().catch((error: unknown) => error));
+        },
+      },
+    });
+    await ended(t, "s", "u");
+    assert.ok(isCoordinateError(answers[0], "lost_lease"));
+    assert.equal(worker.counts.refused, 0);
+  });
+
   it("what tasks settle at once is one call", async () => {
     const t = bench();
     await add(t, { name: "s" }, ...Array.from({ length: 250 }, (_, i) => String(i).padStart(3, "0")));

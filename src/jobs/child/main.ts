@@ -33,7 +33,9 @@ let loader: Loader | null = null;
 /** The running job, and the jobs that wait behind it. */
 const given: Given[] = [];
 
-const send = (head: Head): void => void channel.write(encodeMessage({ head, data: [] }));
+/** Resolves when the message has left this process. */
+const send = (head: Head): Promise<void> =>
+  new Promise((resolve) => channel.write(encodeMessage({ head, data: [] }), () => resolve()));
 
 channel.on("data", (chunk) => {
   for (const { head } of reader.push(chunk)) receive(head);
@@ -63,8 +65,7 @@ async function work(): Promise<void> {
     const { nr, until, stop } = next;
     const now = machineMs();
     const outcome = now > until || stop.signal.aborted ? null : await run(next);
-    send({ kind: "ended", nr, outcome });
-    if (channel.writableLength > 0) await new Promise((resolve) => channel.once("drain", resolve));
+    await send({ kind: "ended", nr, outcome });
     if (machineMs() - heard > deafMs) {
       await nextTurn();
       heard = machineMs();
@@ -76,7 +77,7 @@ async function work(): Promise<void> {
 function start({ roots, inline }: Head): void {
   try {
     loader = new Loader({ roots: roots as string[], inline: inline === true });
-    send({ kind: "ready" });
+    void send({ kind: "ready" });
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error);
     channel.end(encodeMessage({ head: { kind: "failed", text }, data: [] }));
@@ -85,6 +86,6 @@ function start({ roots, inline }: Head): void {
 
 async function run({ nr, request, stop: { signal } }: Given): Promise<JobOutcome | null> {
   if (loader === null) return null;
-  const onProgress = (value: unknown): void => send({ kind: "progress", nr, value });
+  const onProgress = (value: unknown): void => void send({ kind: "progress", nr, value });
   return invoke(request, { loader, signal, onProgress });
 }

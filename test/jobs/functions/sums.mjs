@@ -42,6 +42,8 @@ export function spin() {
 export const nothing = () => undefined;
 /** @param {unknown[]} args */
 export const echo = (...args) => args;
+/** @param {number} length */
+export const long = (length) => "x".repeat(length);
 export const bigint = () => 10n;
 export const cycle = () => {
   /** @type {Record<string, unknown>} */
