@@ -677,19 +677,21 @@ export class Engine implements Coordinate {
 
   async countMessages(ns: string, queues: readonly string[]): Promise<number[]> {
     const checked = this.#requests.names("queues", "queue", queues);
-    return this.#store.countMessages(this.#ns(ns), checked);
+    return this.#store.countMessages(this.#ns(ns), checked, this.#clock.now());
   }
 
   async listQueues(ns: string, query: PageQuery = {}): Promise<Page<QueueRow>> {
-    return this.#listed(ns, query, (...where) => this.#store.listQueues(...where), nameOf);
+    const now = this.#clock.now();
+    return this.#listed(ns, query, (...where) => this.#store.listQueues(...where, now), nameOf);
   }
 
   async clearQueue(ns: string, queue: string): Promise<number> {
     const namespace = this.#ns(ns);
     const name = checkName("queue", queue);
+    const now = this.#clock.now();
     let total = 0;
     for (;;) {
-      const { deleted, done } = await this.#store.clearQueue(namespace, name, slice);
+      const { deleted, done } = await this.#store.clearQueue(namespace, name, slice, now);
       total += deleted;
       if (done) return total;
       await nextTurn();

@@ -37,7 +37,10 @@ import type {
 } from "./work-unit.ts";
 import type { WorkerChange, WorkerQuery, WorkerRow } from "./worker.ts";
 
-/** Durable lists of outcomes: see `queue.ts`. */
+/**
+ * Durable lists of outcomes: see `queue.ts`. All methods see the messages of units that end by themselves until `now`, because of
+ * a deadline or a failed dependency.
+ */
 export interface QueueStore {
   /** Takes the first messages away; a repeated request id gets the same messages again. */
   takeMessages(
@@ -47,11 +50,11 @@ export interface QueueStore {
     requestId: string | null,
     now: number,
   ): Promise<QueueMessage[]>;
-  countMessages(ns: string, queues: readonly string[]): Promise<number[]>;
+  countMessages(ns: string, queues: readonly string[], now: number): Promise<number[]>;
   /** Queues with messages, in name order, after `previous`. */
-  listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]>;
+  listQueues(ns: string, previous: string | null, limit: number, now: number): Promise<QueueRow[]>;
   /** Removes at most `limit` messages, the first ones. */
-  clearQueue(ns: string, queue: string, limit: number): Promise<Slice>;
+  clearQueue(ns: string, queue: string, limit: number, now: number): Promise<Slice>;
 }
 
 /** Records that jobs share: see `action.ts`. */

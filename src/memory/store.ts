@@ -522,25 +522,29 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     requestId: string | null,
     now: number,
   ): Promise<QueueMessage[]> {
-    const space = this.#spaces.get(ns);
-    if (space === undefined) return [];
-    // only units with dependencies or deadlines end by themselves, and have messages then
-    if (space.needy > 0 || space.timed) catchUpSpace(this.#set, space, now);
-    return takeMessages(space, queue, max, requestId, now);
+    const space = this.#withMessages(ns, now);
+    return space === undefined ? [] : takeMessages(space, queue, max, requestId, now);
   }
 
-  async countMessages(ns: string, queues: readonly string[]): Promise<number[]> {
+  /** The namespace with all messages until now: units with dependencies or deadlines end by themselves, and have messages then. */
+  #withMessages(ns: string, now: number): Space | undefined {
     const space = this.#spaces.get(ns);
+    if (space !== undefined && (space.needy > 0 || space.timed)) catchUpSpace(this.#set, space, now);
+    return space;
+  }
+
+  async countMessages(ns: string, queues: readonly string[], now: number): Promise<number[]> {
+    const space = this.#withMessages(ns, now);
     return queues.map((queue) => space?.queues.get(queue)?.size ?? 0);
   }
 
-  async listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]> {
-    const space = this.#spaces.get(ns);
+  async listQueues(ns: string, previous: string | null, limit: number, now: number): Promise<QueueRow[]> {
+    const space = this.#withMessages(ns, now);
     return space === undefined ? [] : listQueues(space, previous, limit);
   }
 
-  async clearQueue(ns: string, queue: string, limit: number): Promise<Slice> {
-    const space = this.#spaces.get(ns);
+  async clearQueue(ns: string, queue: string, limit: number, now: number): Promise<Slice> {
+    const space = this.#withMessages(ns, now);
     const deleted = space === undefined ? 0 : takeFrom(space, queue, limit).length;
     return { deleted, done: deleted < limit };
   }

@@ -487,19 +487,26 @@ export class PostgresStore implements Store, Watchable, HistoryKeeper {
     requestId: string | null,
     now: number,
   ): Promise<QueueMessage[]> {
-    const catchUp = (): Promise<unknown> => moveAcross(this.#db, now, Infinity, this.#context.allocate);
-    return takeMessages(this.#db, ns, queue, max, requestId, now, catchUp);
+    return takeMessages(this.#db, ns, queue, max, requestId, now, () => this.#writeMessages(now));
   }
 
-  countMessages(ns: string, queues: readonly string[]): Promise<number[]> {
+  /** Writes the messages of units that have ended by themselves until now. */
+  async #writeMessages(now: number): Promise<void> {
+    await moveAcross(this.#db, now, Infinity, this.#context.allocate);
+  }
+
+  async countMessages(ns: string, queues: readonly string[], now: number): Promise<number[]> {
+    await this.#writeMessages(now);
     return countMessages(this.#db, ns, queues);
   }
 
-  listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]> {
+  async listQueues(ns: string, previous: string | null, limit: number, now: number): Promise<QueueRow[]> {
+    await this.#writeMessages(now);
     return listQueues(this.#slow, ns, previous, limit);
   }
 
-  clearQueue(ns: string, queue: string, limit: number): Promise<Slice> {
+  async clearQueue(ns: string, queue: string, limit: number, now: number): Promise<Slice> {
+    await this.#writeMessages(now);
     return clearQueue(this.#slow, ns, queue, limit);
   }
 

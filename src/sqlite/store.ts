@@ -675,26 +675,47 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
     now: number,
   ): Promise<QueueMessage[]> {
     return this.#write(
-      inSpace<QueueMessage[] | typeof again>(ns, [], (state, space) => {
-        // only units with dependencies or deadlines end by themselves, and have messages then
-        const mayEnd = state.counters.needs > 0 || state.timed;
-        if (mayEnd && !this.#caughtUp(space.specs.values(), now)) return again;
-        return takeMessages(state, space, queue, max, requestId, now);
-      }),
+      this.#withMessages<QueueMessage[]>(ns, [], now, (state, space) =>
+        takeMessages(state, space, queue, max, requestId, now),
+      ),
     );
   }
 
-  async countMessages(ns: string, queues: readonly string[]): Promise<number[]> {
-    return this.#read(eachIn(ns, queues, 0, countMessages));
+  /** Work on all messages until now: units with dependencies or deadlines end by themselves, and have messages then. */
+  #withMessages<Answer>(
+    ns: string,
+    missing: Answer,
+    now: number,
+    work: (state: State, space: Space) => Answer,
+  ): (state: State) => Answer | typeof again {
+    return inSpace<Answer | typeof again>(ns, missing, (state, space) => {
+      const mayEnd = state.counters.needs > 0 || state.timed;
+      return mayEnd && !this.#caughtUp(space.specs.values(), now) ? again : work(state, space);
+    });
   }
 
-  async listQueues(ns: string, previous: string | null, limit: number): Promise<QueueRow[]> {
-    return this.#read(inSpace(ns, [], (state, space) => listQueues(state, space, previous, limit)));
+  async countMessages(ns: string, queues: readonly string[], now: number): Promise<number[]> {
+    const none = queues.map(() => 0);
+    return this.#read(
+      this.#withMessages(ns, none, now, (state, space) =>
+        queues.map((queue) => countMessages(state, space, queue)),
+      ),
+    );
   }
 
-  async clearQueue(ns: string, queue: string, limit: number): Promise<Slice> {
+  async listQueues(ns: string, previous: string | null, limit: number, now: number): Promise<QueueRow[]> {
+    return this.#read(
+      this.#withMessages<QueueRow[]>(ns, [], now, (state, space) =>
+        listQueues(state, space, previous, limit),
+      ),
+    );
+  }
+
+  async clearQueue(ns: string, queue: string, limit: number, now: number): Promise<Slice> {
     return this.#write(
-      inSpace(ns, { deleted: 0, done: true }, (state, space) => clearQueue(state, space, queue, limit)),
+      this.#withMessages(ns, { deleted: 0, done: true }, now, (state, space) =>
+        clearQueue(state, space, queue, limit),
+      ),
     );
   }
 

@@ -84,6 +84,25 @@ export const queues: CaseGroup = {
       },
     },
     {
+      name: "queues are counted, listed and cleared with the messages of units that fail as late until then",
+      async run(t) {
+        await t.spec("s");
+        const late = async (name: string): Promise<void> => {
+          await t.add("s", { name, queues: [name], expires: t.now + 1000 });
+          await t.advance(1000);
+        };
+        await late("counted");
+        assert.deepEqual(await t.c.countMessages(t.ns, ["counted"]), [1]);
+        await late("listed");
+        assert.deepEqual(
+          (await t.c.listQueues(t.ns)).rows.map(({ name }) => name),
+          ["counted", "listed"],
+        );
+        await late("cleared");
+        assert.equal(await t.c.clearQueue(t.ns, "cleared"), 1);
+      },
+    },
+    {
       name: "a late finish appends a message, and renewing, expiring and retrying append none",
       async run(t) {
         await queued(t, ["q"], "u");
