@@ -231,8 +231,8 @@ export class Worker extends EventEmitter<WorkerEvents> {
 
   /**
    * Claims no more work and releases units that were claimed ahead. Tasks may run for `graceMs`, then their `signal` is aborted;
-   * the worker waits until they return or their lease is about to end. A second call stops at once: it aborts `expired`, expires
-   * the pending attempts and does not wait for the tasks. The first call after the worker began to stop because of its desired state
+   * the worker waits until they return or their lease is about to end. A second call stops at once: it aborts `expired`, gives
+   * the pending units back and does not wait for the tasks. The first call after the worker began to stop because of its desired state
    * only waits. Resolves when the worker has stopped.
    */
   async stop({ graceMs = this.#settings.graceMs }: { graceMs?: number } = {}): Promise<void> {
