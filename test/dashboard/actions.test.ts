@@ -836,14 +836,18 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     expect(problems).toEqual([]);
   });
 
-  test("a namespace without units shows its work specs if one of them has a schedule", { timeout }, async () => {
-    const { client } = stage;
-    await client.setWorkSpecs(ns, [
-      { data: encodeData({ name: "nightly", schedule: { cron: "0 3 29 2 *" } }) },
-    ]);
-    const { page } = await stage.open(`#/${ns}`);
-    await page.getByRole("region", { name: "Work specs" }).getByText("nightly").waitFor();
-  });
+  test(
+    "a namespace without units shows its work specs if one of them has a schedule",
+    { timeout },
+    async () => {
+      const { client } = stage;
+      await client.setWorkSpecs(ns, [
+        { data: encodeData({ name: "nightly", schedule: { cron: "0 3 29 2 *" } }) },
+      ]);
+      const { page } = await stage.open(`#/${ns}`);
+      await page.getByRole("region", { name: "Work specs" }).getByText("nightly").waitFor();
+    },
+  );
 
   test("an empty namespace shows the steps, and checks each off when it is done", { timeout }, async () => {
     const { client } = stage;
