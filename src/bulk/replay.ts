@@ -11,10 +11,13 @@ import {
   decodeData,
   eachPage,
   encodeData,
+  readWorkSpec,
+  settableFields,
   withoutBatch,
   type Coordinate,
   type Data,
   type DataObject,
+  type WorkSpecRow,
   type WorkUnitInput,
   type WorkUnitQuery,
   type WorkUnitRow,
@@ -71,12 +74,34 @@ export async function prepareReplay(replay: Replay, changes: DataObject): Promis
   await isBegun(replay);
   const [row] = await coordinate.getWorkSpecs(ns, [workSpec]);
   if (row === undefined || row === null) throw new CoordinateError("no_such_work_spec", workSpec);
-  // the copy generates no units, chains to nothing, and keeps its results until they are compared
-  const { then: _then, schedule: _s, continuous: _c, retention: _r, ...own } = decodeData(row.data);
+  // the copy generates no units, takes any number of them, chains to nothing, and keeps its results until they are compared
+  const spec = decodeData(row.data);
+  const { then: _then, schedule: _s, continuous: _c, retention: _r, max_waiting: _m, ...own } = spec;
   // workers request work specs by task, which defaults to the name
-  const data = encodeData({ task: workSpec, ...own, ...changes, name: copy, replay_of: workSpec });
+  const settings = { task: workSpec, ...own, ...setByHand(row), ...changes };
+  const data = encodeData({ ...settings, name: copy, replay_of: workSpec });
   await coordinate.setWorkSpecs(ns, [{ name: copy, data }]);
 }
+
+/** Limits, weights and priorities that were set by hand, as keys of data: they hold for the copy too. */
+function setByHand({ data, meta }: WorkSpecRow): DataObject {
+  const derived = readWorkSpec(data, true).meta;
+  return Object.fromEntries(
+    settableFields
+      .filter(({ field, key }) => !ownKeys.includes(key) && meta[field] !== derived[field])
+      .map(({ field, key }) => [key, meta[field]]),
+  );
+}
+
+/** Whether and when the original runs, and how many units may wait for it. */
+const ownKeys: readonly string[] = [
+  "disabled",
+  "not_before",
+  "continuous",
+  "next_continuous",
+  "interval",
+  "max_waiting",
+];
 
 /** Adds the selected units to the copy, with the data that they were added with. Returns how many. */
 export async function addToReplay(

@@ -22,8 +22,8 @@ import {
 const unitsPerTurn = 100;
 
 /**
- * Adds units, all or none: throws `name_exists`, `queue_full`, `bad_dependency` or `dependency_cycle` before anything is
- * changed.
+ * Adds units, all or none: throws `name_exists`, `queue_full`, `too_large`, `bad_dependency` or `dependency_cycle` before
+ * anything is changed.
  */
 export function* addUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
@@ -75,6 +75,12 @@ function* refuseFull<Unit extends UnitState>(
     const unit = set.find(spec, put.name);
     if (unit === undefined || (isRequeued(unit, put) && !isUnchanged(unit, put, set.now))) more.add(put.name);
   }
+  // `queue_full` means that waiting helps
+  if (more.size > maxWaiting)
+    throw new CoordinateError(
+      "too_large",
+      `${more.size} new work units for ${spec.name}, at most ${maxWaiting} may wait (max_waiting)`,
+    );
   if (more.size > 0 && waiting + more.size > maxWaiting)
     throw new CoordinateError(
       "queue_full",
@@ -88,9 +94,12 @@ const isEnded = ({ status }: UnitState): boolean => status === "finished" || sta
 const isRequeued = (unit: UnitState, { onConflict }: WorkUnitPut): boolean =>
   isEnded(unit) || (unit.status === "pending" && onConflict === "replace");
 
-/** Whether an add leaves the existing unit unchanged. */
+/** Whether an add leaves the existing unit unchanged. Without a throttle the times do not matter: another daemon's clock may be ahead. */
 const isUnchanged = (unit: UnitState, { onConflict, throttleMs = 0 }: WorkUnitPut, now: number): boolean =>
-  onConflict === "ignore" || Math.max(unit.created, unit.since) + throttleMs > now;
+  onConflict === "ignore" || (throttleMs > 0 && Math.max(unit.created, unit.since) + throttleMs > now);
+
+/** Whether an add changes nothing but the data of the unit. */
+const keepsPlace = ({ onConflict }: WorkUnitPut, exists: boolean): boolean => exists && onConflict === "data";
 
 /** Adds units as a step of a larger rule: does not enforce `refuse` and `max_waiting`, and leaves `resolveConsequences` to the caller. */
 export function* putUnits<Unit extends UnitState>(
@@ -140,10 +149,11 @@ export function* putUnits<Unit extends UnitState>(
       unit.data = put.data;
     }
     if (created) set.noteEvent(unit, "added", -1);
-    const keepsPlace = !created && put.onConflict === "data";
-    if (!keepsPlace) applyPut(set, unit, put);
-    const needs = keepsPlace ? null : (plan?.needs[i] ?? null);
-    if (needs !== null) setNeeds(set, unit, needs);
+    if (!keepsPlace(put, !created)) {
+      applyPut(set, unit, put);
+      const needs = plan?.needs[i] ?? null;
+      if (needs !== null) setNeeds(set, unit, needs);
+    }
     if (!created && !again && unit.status === "pending") set.enter(unit, "pending");
     else wait(set, unit, set.now);
     added.push({ name: unit.name, id: unit.id, created, status: unit.status });
@@ -269,16 +279,22 @@ function* refuseCycles<Unit extends UnitState>(
   fresh: readonly Unit[],
   needs: readonly (readonly Need[] | null)[],
 ): Rule<void> {
-  // a name may occur twice: the later put counts
-  const given = new Map<number, readonly Need[]>();
-  for (const [i, { name }] of puts.entries()) {
-    const list = needs[i];
-    if (list !== undefined && list !== null) given.set(units.get(name)?.id ?? 0, list);
-  }
-  const names = new Map<number, string>();
-  for (const unit of units.values()) names.set(unit.id, unit.name);
   // only units of this add depend on its new units, so a cycle through other units must contain an existing one
   const isNew = new Set(fresh.map(({ id }) => id));
+  const names = new Map<number, string>();
+  for (const unit of units.values()) names.set(unit.id, unit.name);
+  // a name may occur twice: the last put that sets dependencies counts
+  const given = new Map<number, readonly Need[]>();
+  const begun = new Set<number>();
+  for (const [i, put] of puts.entries()) {
+    const unit = units.get(put.name)!;
+    const exists = begun.has(unit.id) || !isNew.has(unit.id);
+    const throttled = begun.has(unit.id) && (put.throttleMs ?? 0) > 0;
+    if (exists && (throttled || isUnchanged(unit, put, set.now))) continue;
+    if (!exists || isRequeued(unit, put)) begun.add(unit.id);
+    const list = needs[i] ?? null;
+    if (list !== null && !keepsPlace(put, exists)) given.set(unit.id, list);
+  }
   if ([...given.keys()].some((id) => !isNew.has(id)))
     yield set.loadReachable([...given.values()].flat().map(({ target }) => target));
   const targetsOf = (id: number): number[] =>
@@ -286,9 +302,7 @@ function* refuseCycles<Unit extends UnitState>(
       names.set(target, workUnit);
       return target;
     });
-  for (const [id, list] of given) {
-    const cycle = list.length === 0 ? null : findCycle(id, targetsOf);
-    if (cycle !== null)
-      throw new CoordinateError("dependency_cycle", cycle.map((one) => names.get(one) ?? "").join(" -> "));
-  }
+  const cycle = findCycle(given.keys(), targetsOf);
+  if (cycle !== null)
+    throw new CoordinateError("dependency_cycle", cycle.map((one) => names.get(one) ?? "").join(" -> "));
 }

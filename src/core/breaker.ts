@@ -7,6 +7,7 @@
  * in each `pause`. The outcome of attempts that began after the trip decides whether it stays tripped.
  */
 import type { FailReason } from "./attempt.ts";
+import { longestSkewMs, longestSpanMs } from "./check.ts";
 import type { Data } from "./data.ts";
 import { failureOf } from "./failure.ts";
 import type { WorkSpecMeta } from "./work-spec-fields.ts";
@@ -71,8 +72,10 @@ export const isTripped = (meta: WorkSpecMeta): boolean =>
 /** The settings of the breaker as text, to compare: when they change, the counts start anew. */
 export const breakerRules = ({ breaker }: WorkSpecMeta): string => JSON.stringify(breaker);
 
-const windowOf = ({ windowMs = defaults.windowMs }: Breaker): number => Math.max(1, windowMs);
-const pauseOf = ({ pauseMs = defaults.pauseMs }: Breaker): number => Math.max(1, pauseMs);
+// an earlier version stored longer spans
+const spanOf = (ms: number): number => Math.min(Math.max(1, ms), longestSpanMs);
+const windowOf = ({ windowMs = defaults.windowMs }: Breaker): number => spanOf(windowMs);
+const pauseOf = ({ pauseMs = defaults.pauseMs }: Breaker): number => spanOf(pauseMs);
 const probesOf = ({ probes = defaults.probes }: Breaker): number => Math.max(1, probes);
 
 // ---- counting
@@ -145,7 +148,8 @@ export function tripBy(
     const failed = window.get(breaker.by === "error" ? fingerprint : failedKey) ?? 0;
     // attempts that begin after the trip are probes, so the first one must not begin in the same millisecond
     const until = now + (breaker.action === "slow" ? 1 : pauseOf(breaker));
-    if (failed > 0 && failed >= (breaker.failures ?? 0) * ended)
+    // divided, not multiplied: 0.07 * 100 is a little more than 7
+    if (failed > 0 && failed / ended >= (breaker.failures ?? 0))
       return {
         since: now,
         until,
@@ -182,23 +186,24 @@ export function afterProbes(
 export const closed = (state: BreakerState): BreakerState =>
   state.since === undefined ? state : { from: Math.max(state.since, state.from ?? 0) + 1 };
 
+/** Whether a round of probes may start: the pause is over, or it is longer than a pause, because a clock that was ahead tripped it. */
+const mayProbe = ({ breaker, breakerState: { until = 0 } }: WorkSpecMeta, now: number): boolean =>
+  now >= until || until > now + pauseOf(breaker) + longestSkewMs;
+
 /** How many units the breaker lets begin now. */
 export function probesLeft(meta: WorkSpecMeta, now: number): number {
   if (!isTripped(meta)) return Infinity;
-  const { until = 0, left = 0 } = meta.breakerState;
-  return now >= until ? probesOf(meta.breaker) : left;
+  return mayProbe(meta, now) ? probesOf(meta.breaker) : (meta.breakerState.left ?? 0);
 }
 
 /** The state of a tripped breaker after `count` probes began. */
-export function afterClaim(
-  { breaker, breakerState: state }: WorkSpecMeta,
-  count: number,
-  now: number,
-): BreakerState {
-  const { until = 0, left = 0 } = state;
-  return now >= until
-    ? { ...state, left: probesOf(breaker) - count, until: now + pauseOf(breaker) }
-    : { ...state, left: left - count };
+export function afterClaim(meta: WorkSpecMeta, count: number, now: number): BreakerState {
+  const { breaker, breakerState: state } = meta;
+  const { since = 0, left = 0, from = 0 } = state;
+  if (!mayProbe(meta, now)) return { ...state, left: left - count };
+  const round = { ...state, left: probesOf(breaker) - count, until: now + pauseOf(breaker) };
+  // by a clock that was ahead: probes begin after the trip, and what that clock counted stays uncounted
+  return since < now ? round : { ...round, since: now - 1, from: Math.max(from, since + 1) };
 }
 
 /** For a person: what tripped it, and what comes next. */

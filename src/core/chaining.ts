@@ -5,6 +5,7 @@
  * priority; tuples are lists. An entry that cannot be read is skipped and reported, and the rest is created: a worker
  * that got one of a thousand outputs wrong has still done its work.
  */
+import { longestSpanMs } from "./check.ts";
 import type { Data } from "./data-value.ts";
 import { isCoordinateError } from "./errors.ts";
 import { checkName } from "./names.ts";
@@ -43,9 +44,6 @@ export interface Outputs {
 const maxErrors = 100;
 const longestError = 200;
 const longestKeyShown = 60;
-
-/** Half the range of JavaScript's dates, which ends in the year 275760: nothing can be scheduled beyond that. */
-const longestDelayMs = 8.64e15 / 2;
 
 /** Reads the outputs in the data of a finished attempt. Never throws: problems are reported in `errors`. */
 export function readOutputs(data: Data | null): Outputs {
@@ -179,7 +177,7 @@ function readNumber(what: string, value: RawValue | undefined): number | null {
 function secondsToMs(what: string, value: RawValue | undefined): number {
   const seconds = readNumber(what, value) ?? 0;
   const ms = Math.round(seconds * 1000);
-  if (ms > longestDelayMs) throw new Unreadable(`${what} of ${seconds} seconds is too long`);
+  if (ms > longestSpanMs) throw new Unreadable(`${what} of ${seconds} seconds is too long`);
   return Math.max(ms, 0);
 }
 

@@ -1,5 +1,5 @@
 /** Changes and deletes units that an operator selected. */
-import { changeUnit, followBefore, removeUnit } from "./life.ts";
+import { changeUnit, followBefore, removeUnit, resolve, ring } from "./life.ts";
 import { resolveConsequences } from "./batching.ts";
 import type { WorkUnitChange } from "./store.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -7,7 +7,10 @@ import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 /** Units processed between two points where other calls may run. */
 const unitsPerTurn = 100;
 
-/** Changes units in the given order; returns how many the change applied to. */
+/**
+ * Changes units in the given order; returns how many the change applied to. Dependencies are looked at when all units are reset: in
+ * whatever order they come, none fails because of one that is reset, too.
+ */
 export function* changeUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   units: readonly Unit[],
@@ -19,6 +22,14 @@ export function* changeUnits<Unit extends UnitState>(
     if (set.isUnresolved()) yield* followBefore(set, unit);
     if (changeUnit(set, unit, change)) count++;
   }
+  if (change.kind === "reset")
+    for (const [i, unit] of units.entries()) {
+      if (i > 0 && i % unitsPerTurn === 0) yield undefined;
+      if (set.isUnresolved()) yield* followBefore(set, unit);
+      resolve(set, unit, set.now);
+      // its deadline may have passed while it had ended
+      if (unit.status === "blocked") ring(set, unit);
+    }
   if (set.isUnresolved()) yield* resolveConsequences(set);
   return count;
 }

@@ -6,6 +6,12 @@ import { CoordinateError } from "./errors.ts";
 /** The largest time that a JavaScript date can be. */
 export const latestTime = 8.64e15;
 
+/** The longest span that is accepted where it is not known yet when it begins: half the range of dates. */
+export const longestSpanMs = latestTime / 2;
+
+/** By how much the clock of a daemon may be ahead of others: a stored time that is ahead by more does not hold. */
+export const longestSkewMs = 60_000;
+
 const bad = (field: string, want: string, value: unknown): CoordinateError =>
   new CoordinateError("bad_argument", `${field}: expected ${want}, got ${describeValue(value)}`);
 
@@ -15,9 +21,11 @@ export function checkNumber(field: string, value: unknown): number {
   return value;
 }
 
-/** Priorities are bounded at 1e100, so that even many adjustments never make one infinite. */
+/** The largest priority, weight and the like: bounded, so that sums, products and many adjustments of them are never infinite. */
+export const largestNumber = 1e100;
+
 export function checkPriority(value: unknown): number {
-  if (typeof value !== "number" || !(Math.abs(value) <= 1e100))
+  if (typeof value !== "number" || !(Math.abs(value) <= largestNumber))
     throw bad("priority", "a finite number", value);
   return value;
 }

@@ -23,18 +23,26 @@ import { attemptRow, type Rule, type UnitState, type WorkingSet } from "./workin
 /** Units processed between two points where other calls may run. */
 const unitsPerTurn = 500;
 
+export interface Claimed {
+  attempts: AttemptRow[];
+  /** Only units without tries left were met, and others are left. */
+  more: boolean;
+  /** Units of this or other work specs may have become available: callers that wait for work must be woken. */
+  freed: boolean;
+}
+
 /**
  * Claims units one at a time, highest priority first, then in name order. A unit without tries left is failed instead and counts
- * against the limit; units that this unblocks may be claimed next. `more` is set when only such units were met and others are left.
+ * against the limit; units that this unblocks may be claimed next.
  */
 export function* claimUnits<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   spec: Unit["spec"],
   claim: Claim,
-): Rule<{ attempts: AttemptRow[]; more: boolean }> {
+): Rule<Claimed> {
   const attempts: AttemptRow[] = [];
   const { meta } = spec;
-  if (meta.paused) return { attempts, more: false };
+  if (meta.paused) return { attempts, more: false, freed: false };
   let places = claim.limit;
   if (meta.maxRunning > 0 || meta.continuous || hasFlowRules(meta)) {
     yield set.loadCounts(spec);
@@ -54,6 +62,7 @@ export function* claimUnits<Unit extends UnitState>(
   const lanes = hasLanes(meta);
   if (places > 0) yield lanes ? set.loadLanes(spec, places) : set.loadReady(spec, places);
   let exhausted = 0;
+  let freed = false;
   for (let met = 0; places > 0; places--) {
     if (++met % unitsPerTurn === 0) yield undefined;
     let open = lanes ? lookForLane(set, spec, places) : undefined;
@@ -68,6 +77,7 @@ export function* claimUnits<Unit extends UnitState>(
       exhausted++;
       if (!set.isUnresolved()) continue;
       yield* resolveConsequences(set);
+      freed = true;
       if (!lanes) yield set.loadReady(spec, places - 1);
       continue;
     }
@@ -86,10 +96,10 @@ export function* claimUnits<Unit extends UnitState>(
           limit.name,
           takeTokens(limit.rate, limit.full, beginning(set, spec), attempts.length),
         );
-  if (exhausted === 0 || attempts.length > 0) return { attempts, more: false };
-  if (lanes) return { attempts, more: (yield* openLane(set, spec, 1)) !== undefined };
+  if (exhausted === 0 || attempts.length > 0) return { attempts, more: false, freed };
+  if (lanes) return { attempts, more: (yield* openLane(set, spec, 1)) !== undefined, freed };
   yield set.loadReady(spec, 1);
-  return { attempts, more: set.ready(spec) !== undefined };
+  return { attempts, more: set.ready(spec) !== undefined, freed };
 }
 
 /** The earliest start of the next attempt. Tokens are taken at this time, so that the start times of attempts respect the rates. */

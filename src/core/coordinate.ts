@@ -299,7 +299,10 @@ export interface RequestOptions {
 export interface AddWorkUnitsOptions extends RequestOptions, WaitOptions {
   /** For units that do not set their own. */
   onConflict?: ConflictPolicy;
-  /** How long to wait for room in a work spec with `max_waiting`; 0 when absent. Then `queue_full`. */
+  /**
+   * How long to wait for room in a work spec with `max_waiting`; 0 when absent. Then `queue_full`. More new units than may ever
+   * wait are refused at once, with `too_large`.
+   */
   waitMs?: number;
 }
 

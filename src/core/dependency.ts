@@ -23,21 +23,33 @@ export function brokenDependency(workSpec: string, workUnit: string, status: Wor
 }
 
 /**
- * Looks for a cycle through `start`, following `needs`. Returns the nodes of the cycle in order, or null.
- * Iterative: chains of dependencies may be long.
+ * Looks for a cycle that can be reached from one of `starts`, following `needs`. Returns the nodes of the cycle in order, or null.
+ * Visits each node once, however many starts lead to it. Iterative: chains of dependencies may be long.
  */
-export function findCycle<Node>(start: Node, needs: (node: Node) => Iterable<Node>): Node[] | null {
+export function findCycle<Node>(
+  starts: Iterable<Node>,
+  needs: (node: Node) => Iterable<Node>,
+): Node[] | null {
   const seen = new Set<Node>();
-  const path: { node: Node; rest: Iterator<Node> }[] = [
-    { node: start, rest: needs(start)[Symbol.iterator]() },
-  ];
-  for (let top = path.at(-1); top !== undefined; top = path.at(-1)) {
-    const next = top.rest.next();
-    if (next.done === true) path.pop();
-    else if (next.value === start) return path.map(({ node }) => node);
-    else if (!seen.has(next.value)) {
-      seen.add(next.value);
-      path.push({ node: next.value, rest: needs(next.value)[Symbol.iterator]() });
+  const path: { node: Node; rest: Iterator<Node> }[] = [];
+  const onPath = new Set<Node>();
+  const visit = (node: Node): void => {
+    seen.add(node);
+    onPath.add(node);
+    path.push({ node, rest: needs(node)[Symbol.iterator]() });
+  };
+  for (const start of starts) {
+    if (!seen.has(start)) visit(start);
+    for (let top = path.at(-1); top !== undefined; top = path.at(-1)) {
+      const { node, rest } = top;
+      const next = rest.next();
+      if (next.done === true) {
+        path.pop();
+        onPath.delete(node);
+      } else if (onPath.has(next.value)) {
+        const nodes = path.map((step) => step.node);
+        return nodes.slice(nodes.indexOf(next.value));
+      } else if (!seen.has(next.value)) visit(next.value);
     }
   }
   return null;

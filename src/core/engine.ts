@@ -80,7 +80,7 @@ import {
   readLocksBelow,
   type LockRule,
 } from "./lock.ts";
-import { checkName, compareNames } from "./names.ts";
+import { checkName, compareNames, pairKey } from "./names.ts";
 import {
   defaultNamespaceSettings,
   schedulingPolicies,
@@ -88,7 +88,7 @@ import {
   type NamespaceRow,
   type NamespaceSettings,
 } from "./namespace.ts";
-import { eachRow, type Page, type PageQuery } from "./page.ts";
+import { eachPage, eachRow, type Page, type PageQuery } from "./page.ts";
 import { partitionRow, type PartitionRow } from "./partition-row.ts";
 import { defaultTake, maxTaken, type QueueMessage, type QueueRow } from "./queue.ts";
 import { keepsHistory, Recorder } from "./recording.ts";
@@ -103,6 +103,7 @@ import {
   type Store,
   type Swept,
   type WorkUnitChange,
+  type WorkUnitPut,
   type WorkUnitWhere,
 } from "./store.ts";
 import { MessageWaiters } from "./taking.ts";
@@ -131,6 +132,7 @@ import {
   type WorkUnitQuery,
   type WorkUnitRow,
   type WorkUnitSelection,
+  type WorkUnitStatus,
 } from "./work-unit.ts";
 import { desiredStates, type WorkerChange, type WorkerQuery, type WorkerRow } from "./worker.ts";
 
@@ -155,6 +157,8 @@ export interface EngineOptions {
 const slice = 2000;
 /** How often a waiting producer checks whether there is room. */
 const roomMs = 100;
+/** Names that are searched in one call: a store sorts them. */
+const namesAtOnce = 5000;
 const defaultPage = 1000;
 /** Larger limits are cut to this: the rest is on the next page, and no caller can exhaust the memory. */
 const largestPage = 100_000;
@@ -234,7 +238,8 @@ export class Engine implements Coordinate {
   async deleteNamespace(ns: string): Promise<void> {
     const namespace = this.#ns(ns);
     const found = await this.#store.deleteNamespace(namespace);
-    for (const key of this.#known.keys()) if (key.startsWith(`${namespace}\u0000`)) this.#known.delete(key);
+    const prefix = pairKey(namespace, "");
+    for (const key of this.#known.keys()) if (key.startsWith(prefix)) this.#known.delete(key);
     if (found) await this.#purge();
   }
 
@@ -332,7 +337,24 @@ export class Engine implements Coordinate {
     const waitMs = checkSpan("waitMs", options.waitMs, now);
     const add = (): Promise<AddedWorkUnit[]> =>
       this.#store.putWorkUnits(namespace, spec, puts, requestId, this.#clock.now());
-    return waitMs === 0 ? add() : this.#addWithRoom(namespace, name, add, now + waitMs, options.signal);
+    if (waitMs === 0) return add();
+    if (await this.#mayNeverFit(namespace, spec, puts))
+      try {
+        // refused at once if it never fits, not after those that wait before it
+        return await add();
+      } catch (error) {
+        if (!isCoordinateError(error, "queue_full")) throw error;
+      }
+    return this.#addWithRoom(namespace, name, add, now + waitMs, options.signal);
+  }
+
+  /** Whether more units are given than `max_waiting`: if enough of them are new, there is never room. */
+  async #mayNeverFit(ns: string, spec: WorkSpecRef, puts: readonly WorkUnitPut[]): Promise<boolean> {
+    const { size } = new Set(puts.map(({ name }) => name));
+    if (size < 2) return false;
+    const [row] = await this.#store.getWorkSpecs(ns, [spec]);
+    const maxWaiting = row?.meta.maxWaiting ?? 0;
+    return maxWaiting > 0 && size > maxWaiting;
   }
 
   /** Adds when there is room, one caller of a work spec after the other; throws `queue_full` if there is none before the deadline. */
@@ -395,13 +417,11 @@ export class Engine implements Coordinate {
       return counts;
     }
     const counts = emptyTally();
-    for (;;) {
-      const counted = await this.#store.countWorkUnits(namespace, spec, where, slice, this.#clock.now());
+    for await (const counted of eachSlice(where, (some) =>
+      this.#store.countWorkUnits(namespace, spec, some, slice, this.#clock.now()),
+    ))
       for (const status of workUnitStatuses) counts[status] += counted.counts[status];
-      if (counted.next === null) return counts;
-      where.previous = counted.next;
-      await nextTurn();
-    }
+    return counts;
   }
 
   async awaitWorkUnits(
@@ -431,7 +451,7 @@ export class Engine implements Coordinate {
     selection: WorkUnitSelection,
     change: PriorityChange,
   ): Promise<number> {
-    return this.#updateUnits(
+    const { count } = await this.#updateUnits(
       ns,
       ref,
       selection,
@@ -439,6 +459,7 @@ export class Engine implements Coordinate {
         ? { kind: "set-priority", priority: checkPriority(change.set) }
         : { kind: "adjust-priority", by: checkPriority(change.adjust) },
     );
+    return count;
   }
 
   async setWorkUnitDelays(
@@ -447,14 +468,43 @@ export class Engine implements Coordinate {
     selection: WorkUnitSelection,
     notBefore: number,
   ): Promise<number> {
-    return this.#updateUnits(ns, ref, selection, {
-      kind: "set-delay",
-      notBefore: checkTime("notBefore", notBefore),
-    });
+    const change = { kind: "set-delay", notBefore: checkTime("notBefore", notBefore) } as const;
+    return (await this.#updateUnits(ns, ref, selection, change)).count;
   }
 
   async resetWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number> {
-    return this.#updateUnits(ns, ref, selection, { kind: "reset" });
+    return this.#reset(ns, [{ ref, selection }]);
+  }
+
+  /**
+   * Units that are reset together do not fail because of one another. But they are reset in slices: a unit fails again at once if it
+   * depends on one of a later slice, and is reset once more when that one is.
+   */
+  async #reset(
+    ns: string,
+    targets: readonly { ref: WorkSpecRef; selection: WorkUnitSelection }[],
+  ): Promise<number> {
+    const began = this.#clock.now();
+    let total = 0;
+    let slices = 0;
+    for (const { ref, selection } of targets) {
+      const { count, parts } = await this.#updateUnits(ns, ref, selection, { kind: "reset" });
+      total += count;
+      slices += parts;
+    }
+    for (let again = slices > 1; again;) {
+      again = false;
+      for (const { ref, selection } of targets)
+        for await (const rows of eachPage((from) =>
+          this.listWorkUnits(ns, ref, { ...failedSince(selection, began), ...from }),
+        )) {
+          const names = rows.filter(mayRunNow).map(nameOf);
+          if (names.length === 0) continue;
+          await this.#updateUnits(ns, ref, { names }, { kind: "reset" });
+          again = true;
+        }
+    }
+    return total;
   }
 
   async cancelWorkUnits(
@@ -466,7 +516,7 @@ export class Engine implements Coordinate {
     const by = checkNote("by", options.by);
     const why = checkNote("why", options.why);
     const traceback = cancelled + (by === "" ? "" : ` by ${by}`) + (why === "" ? "" : `: ${why}`);
-    return this.#updateUnits(ns, ref, selection, { kind: "cancel", traceback });
+    return (await this.#updateUnits(ns, ref, selection, { kind: "cancel", traceback })).count;
   }
 
   async #updateUnits(
@@ -474,16 +524,17 @@ export class Engine implements Coordinate {
     ref: WorkSpecRef,
     selection: WorkUnitSelection,
     change: WorkUnitChange,
-  ): Promise<number> {
+  ): Promise<{ count: number; parts: number }> {
     return this.#inSlices(ns, ref, selection, (namespace, spec, where) =>
       this.#store.updateWorkUnits(namespace, spec, { where, change, limit: slice }, this.#clock.now()),
     );
   }
 
   async deleteWorkUnits(ns: string, ref: WorkSpecRef, selection: WorkUnitSelection): Promise<number> {
-    return this.#inSlices(ns, ref, selection, (namespace, spec, where) =>
+    const { count } = await this.#inSlices(ns, ref, selection, (namespace, spec, where) =>
       this.#store.deleteWorkUnits(namespace, spec, where, slice, this.#clock.now()),
     );
+    return count;
   }
 
   async #inSlices(
@@ -495,18 +546,16 @@ export class Engine implements Coordinate {
       ref: WorkSpecRef,
       where: WorkUnitWhere,
     ) => Promise<{ count: number; next: string | null }>,
-  ): Promise<number> {
+  ): Promise<{ count: number; parts: number }> {
     const namespace = this.#ns(ns);
     const spec = checkRef(ref);
     const where = this.#requests.selection(selection);
-    let total = 0;
-    for (;;) {
-      const { count, next } = await step(namespace, spec, where);
-      total += count;
-      if (next === null) return total;
-      where.previous = next;
-      await nextTurn();
+    const total = { count: 0, parts: 0 };
+    for await (const { count } of eachSlice(where, (some) => step(namespace, spec, some))) {
+      total.count += count;
+      total.parts++;
     }
+    return total;
   }
 
   // ---- attempts
@@ -522,7 +571,7 @@ export class Engine implements Coordinate {
     await this.#registerWorker(namespace, ask.worker, now);
     if (waitMs === 0) return [];
     const found = await this.#waiting.wait({
-      group: namespace,
+      group: `work ${namespace}`,
       line: JSON.stringify(ask.schedule),
       deadline: now + waitMs,
       signal: request.signal,
@@ -534,7 +583,7 @@ export class Engine implements Coordinate {
 
   /** Registers a worker at its first request, even if that finds no work. A recently registered worker is not written again. */
   async #registerWorker(ns: string, worker: string, now: number): Promise<void> {
-    const key = `${ns}\u0000${worker}`;
+    const key = pairKey(ns, worker);
     // entries are trusted for `knownWorkerMs` only: another daemon may have deleted the worker since
     if ((this.#known.get(key) ?? -Infinity) > now - knownWorkerMs) return;
     await this.#store.putWorkers(ns, [{ name: worker }], now);
@@ -770,18 +819,16 @@ export class Engine implements Coordinate {
   async changeBatch(ns: string, batch: string, action: BatchAction): Promise<number> {
     checkOneOf("action", action, batchActions);
     const labels = (await this.#batchesIn(ns, checkBatch(batch))).map(batchLabel);
+    const statuses: readonly WorkUnitStatus[] =
+      action === "retry" ? ["failed"] : ["available", "delayed", "blocked", "pending"];
+    const refs: string[] = [];
+    for await (const { name } of eachRow((from) => this.listWorkSpecs(ns, from))) refs.push(name);
+    // batch by batch: the end of an inner batch may make a unit in the batch around it, in any work spec
+    const targets = labels.flatMap((label) => refs.map((ref) => ({ ref, selection: { label, statuses } })));
+    if (action === "retry") return this.#reset(ns, targets);
     let count = 0;
-    for await (const { name } of eachRow((from) => this.listWorkSpecs(ns, from)))
-      for (const label of labels)
-        count +=
-          action === "retry"
-            ? await this.resetWorkUnits(ns, name, { label, statuses: ["failed"] })
-            : await this.cancelWorkUnits(
-                ns,
-                name,
-                { label, statuses: ["available", "delayed", "blocked", "pending"] },
-                { why: `the batch ${batch} was cancelled` },
-              );
+    for (const { ref, selection } of targets)
+      count += await this.cancelWorkUnits(ns, ref, selection, { why: `the batch ${batch} was cancelled` });
     return count;
   }
 
@@ -965,7 +1012,45 @@ function listensToBreakers(store: Store, listener: (event: BreakerEvent) => void
   return () => breakers.delete(listener);
 }
 
+/** Does a long operation in slices, each after the `next` of the slice before. Many names are also divided, in their order. */
+async function* eachSlice<Slice extends { next: string | null }>(
+  where: WorkUnitWhere,
+  step: (where: WorkUnitWhere) => Promise<Slice>,
+): AsyncGenerator<Slice> {
+  const { names = [] } = where;
+  const parts: WorkUnitWhere[] = [];
+  if (names.length > namesAtOnce) {
+    const sorted = [...new Set(names)].sort(compareNames);
+    for (let at = 0; at < sorted.length; at += namesAtOnce)
+      parts.push({ ...where, names: sorted.slice(at, at + namesAtOnce) });
+  } else parts.push(where);
+  for (const part of parts) {
+    for (let from = part; ;) {
+      const done = await step(from);
+      yield done;
+      if (done.next === null) break;
+      from = { ...part, previous: done.next };
+      await nextTurn();
+    }
+    if (parts.length > 1) await nextTurn();
+  }
+}
+
 const nameOf = ({ name }: { name: string }): string => name;
+
+/** The units of a selection that have failed since, whatever else it says about their status. */
+const failedSince = ({ names, prefix, label }: WorkUnitSelection, endedSince: number): WorkUnitQuery => ({
+  ...(names !== undefined && { names }),
+  ...(prefix !== undefined && { prefix }),
+  ...(label !== undefined && { label }),
+  statuses: ["failed"],
+  endedSince,
+});
+
+/** Whether a unit failed because of its dependencies, and none of them is failed any more. */
+const mayRunNow = ({ reason, dependencies }: WorkUnitRow): boolean =>
+  reason === "dependency" &&
+  dependencies.every(({ kind, status }) => kind === "soft" || (status !== null && status !== "failed"));
 
 /** Reads one row more than asked for, to know whether there is another page. */
 async function page<Row>(

@@ -5,6 +5,7 @@
 import type { AttemptRow } from "./attempt.ts";
 import { isTripped } from "./breaker.ts";
 import { latestTime } from "./check.ts";
+import { decodeData } from "./data.ts";
 import { nextTurn, type Clock, type Random } from "./clock.ts";
 import { holdByLimits } from "./limits.ts";
 import { compareNames } from "./names.ts";
@@ -13,9 +14,9 @@ import type { Ask } from "./requests.ts";
 import { specTryLimit } from "./retry.ts";
 import { runsDue } from "./schedule.ts";
 import { choose, explainChoice, type Candidate, type Explained, type ScheduleRequest } from "./scheduler.ts";
-import type { Store } from "./store.ts";
+import type { Claim, Store } from "./store.ts";
 import { timely } from "./timely.ts";
-import { knowsTask, missingWorkSpec, readWorkSpec, type WorkSpecMeta } from "./work-spec.ts";
+import { knowsTask, missingWorkSpec, taskOf, type WorkSpecMeta } from "./work-spec.ts";
 
 /** When to look again for units that another transaction holds locked. */
 const lockedMs = 500;
@@ -89,10 +90,11 @@ export class WorkFinder {
     await this.#store.putWorkSpecs(
       ns,
       rows.map(({ id, name, data }) => {
-        const { taskName, runsModule } = readWorkSpec(data).meta;
+        // only these two: what an earlier version accepted in the other keys may be refused now
+        const task = taskOf(decodeData(data), name);
         const meta = (old: WorkSpecMeta | null): WorkSpecMeta => {
           if (old === null) throw missingWorkSpec(name);
-          return { ...old, taskName, runsModule };
+          return { ...old, ...task };
         };
         return { ref: { name, id }, data: null, meta };
       }),
@@ -109,15 +111,15 @@ export class WorkFinder {
     let limit = Math.min(ask.number, this.#maxItems);
     if (meta.maxGetwork > 0) limit = Math.min(limit, meta.maxGetwork);
     if (meta.maxRunning > 0) limit = Math.min(limit, meta.maxRunning - pending);
-    const claim = {
+    const claim: Claim = {
       workSpec: { name, id },
       worker: ask.worker,
       limit,
       lifetimeMs: ask.lifetimeMs,
       maxRetries: specTryLimit(meta),
       requestId: ask.requestId,
-      ...(look !== undefined && { look }),
     };
+    if (look !== undefined) claim.look = look;
     for (;;) {
       const { attempts, more } = await timely(this.#clock, (now) => this.#store.claim(ns, claim, now));
       if (!more) return attempts;

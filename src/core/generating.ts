@@ -1,19 +1,24 @@
 /** Scheduled runs: creates the units of a schedule when they are due. */
 import { putUnits } from "./adding.ts";
+import { latestTime } from "./check.ts";
 import { encodeData } from "./data.ts";
 import { resolveConsequences } from "./batching.ts";
-import { dueRuns, isRunDue, nextRun, runDelay, runName } from "./schedule.ts";
+import { dueRuns, isRunDue, nextRun, ranAhead, runDelay, runName } from "./schedule.ts";
 import type { WorkUnitPut } from "./store.ts";
 import type { Rule, UnitState, WorkingSet } from "./working-set.ts";
 
 /**
- * Creates the units of the runs that are due, and saves when the next one is. A store calls it while no other call changes the
- * work spec, so that exactly one daemon creates each run. Returns how many units were created.
+ * Creates the units of the runs that are due, and saves when the next one is; starts the schedule again if a clock was ahead. A store
+ * calls it while no other call changes the work spec, so that exactly one daemon creates each run. Returns how many units were created.
  */
 export function* makeRuns<Unit extends UnitState>(set: WorkingSet<Unit>, spec: Unit["spec"]): Rule<number> {
   const { meta, name } = spec;
   if (!isRunDue(meta, set.now)) return 0;
   const { schedule } = meta;
+  if (ranAhead(meta, set.now)) {
+    set.setRuns(spec, nextRun(schedule, set.now), 0);
+    return 0;
+  }
   const { overlap = "allow" } = schedule;
   const times = dueRuns(meta, set.now);
   let last = meta.lastRun;
@@ -30,7 +35,7 @@ export function* makeRuns<Unit extends UnitState>(set: WorkingSet<Unit>, spec: U
       name: runName(time),
       data: encodeData({}),
       priority: 0,
-      notBefore: delay > 0 ? time + delay : 0,
+      notBefore: delay > 0 ? Math.min(time + delay, latestTime) : 0,
       dependencies:
         open && overlap === "wait" ? [{ workSpec: name, workUnit: before.name, kind: "soft" }] : null,
     };

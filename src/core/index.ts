@@ -10,6 +10,7 @@ export * from "./batching.ts";
 export * from "./breaker.ts";
 export * from "./breaking.ts";
 export * from "./caller.ts";
+export { longestSkewMs, longestSpanMs } from "./check.ts";
 export * as cborHead from "./cbor-head.ts";
 export { describeValue } from "./describe-value.ts";
 export * from "./chaining.ts";

@@ -13,15 +13,19 @@ import {
   type FailReason,
   type NextTry,
 } from "./attempt.ts";
+import { latestTime } from "./check.ts";
 import { dataGetText, dataWith, type Data } from "./data.ts";
 import { brokenDependency, dependencyState, type DependencyState } from "./dependency.ts";
 import { isSpent, ownTryLimit, retryAfter, specTryLimit } from "./retry.ts";
-import { isLate, latePriority, lateText, nextTimer, type UnitTiming } from "./timing.ts";
+import { agedPriority, ages, isLate, latePriority, lateText, nextTimer, type UnitTiming } from "./timing.ts";
 import type { WorkUnitChange } from "./store.ts";
 import { availableSince } from "./work-unit.ts";
 import type { AttemptState, Need, Rule, UnitState, WorkingSet } from "./working-set.ts";
 
 const noErrors: readonly string[] = [];
+
+/** Dependents processed between two points where other calls may run. */
+const unitsPerTurn = 100;
 
 const newAttempt = (
   number: number,
@@ -186,7 +190,8 @@ function failBroken<Unit extends UnitState>(
 
 /** Fails a unit that did not begin in time. The failure is dated to `expires`, but not before the unit was added or last tried. */
 function failLate<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, expires: number): void {
-  set.noteEvent(unit, "late", -1);
+  // a unit that is past its deadline was counted then
+  if (!isLate(unit.priority)) set.noteEvent(unit, "late", -1);
   const data = dataWith(unit.data, "traceback", lateText(expires));
   failUnrun(set, unit, "", "late", data, Math.max(expires, unit.created));
 }
@@ -273,7 +278,9 @@ export function endInError<Unit extends UnitState>(
   const own = set.extras(unit).retry;
   const after = retryAfter(meta, own, unit.tries, random);
   if (typeof after === "number") {
-    retryUnit(set, unit, attempt, after > 0 ? set.now + after : 0);
+    retryUnit(set, unit, attempt, after > 0 ? Math.min(set.now + after, latestTime) : 0);
+    // it is too late for another try
+    if (unit.status === "failed") return null;
     const limit = ownTryLimit(own) ?? specTryLimit(meta);
     return { delayMs: after, left: limit === 0 ? null : limit - unit.tries };
   }
@@ -353,7 +360,10 @@ export function changeUnit<Unit extends UnitState>(
     // it is wanted now: neither a delay nor its expiry may keep it from running
     unit.notBefore = Math.min(unit.notBefore, set.now);
     dropExpiry(set, unit);
-    wait(set, unit, set.now);
+    setPlace(set, unit, set.now);
+    // it depends on units that may be reset in the same call: see `changeUnits`
+    if (set.needs(unit.id).length > 0) set.enter(unit, "blocked");
+    else wait(set, unit, set.now);
     return true;
   }
   if (change.kind === "cancel") {
@@ -368,7 +378,7 @@ export function changeUnit<Unit extends UnitState>(
   if (change.kind === "set-priority") setPriority(set, unit, change.priority);
   else if (change.kind === "adjust-priority")
     setPriority(set, unit, (set.timing(unit)?.priority ?? unit.priority) + change.by);
-  else unit.notBefore = change.notBefore;
+  else setDelay(set, unit, change.notBefore);
   if (waits) wait(set, unit, set.now);
   else set.enter(unit, status);
   return true;
@@ -383,6 +393,24 @@ function setPriority<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, 
     if (!isLate(unit.priority)) unit.priority += priority - before;
     set.setExtras(unit, { ...set.extras(unit), timing: { ...timing, priority } });
   }
+}
+
+/** Delays a unit, or ends its delay. As when it is added again, it keeps the priority gained by waiting unless it is delayed anew. */
+function setDelay<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, notBefore: number): void {
+  const before = unit.priority;
+  unit.notBefore = notBefore;
+  setPlace(set, unit, Math.max(notBefore, set.now));
+  if (notBefore <= set.now) unit.priority = Math.max(unit.priority, before);
+}
+
+/** For a work spec with `aging`: the unit begins to gain priority at this time. A late unit stays first. */
+function setPlace<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
+  const { meta } = unit.spec;
+  if (!ages(meta) || isLate(unit.priority)) return;
+  const timing = set.timing(unit);
+  const priority = timing?.priority ?? unit.priority;
+  unit.priority = agedPriority(meta, priority, at);
+  set.setExtras(unit, { ...set.extras(unit), timing: { ...timing, priority } });
 }
 
 /** Removes the expiry of a unit that is reset: otherwise it would fail as late. */
@@ -416,16 +444,22 @@ export function* follow<Unit extends UnitState>(set: WorkingSet<Unit>): Rule<voi
   for (let level = set.takeUnresolved(); level !== null; level = set.takeUnresolved()) {
     yield set.loadDependents([...level.keys()]);
     const concerned = new Map<Unit, number>();
+    let seen = 0;
     for (const [unit, at] of level)
-      for (const dependent of set.dependents(unit))
+      for (const dependent of set.dependents(unit)) {
         concerned.set(dependent, Math.max(at, concerned.get(dependent) ?? 0));
+        if (++seen % unitsPerTurn === 0) yield undefined;
+      }
     const inOrder = concerned.size > 1 ? [...concerned].sort(([a], [b]) => a.id - b.id) : concerned;
-    for (const [dependent, at] of inOrder) resolve(set, dependent, at);
+    for (const [dependent, at] of inOrder) {
+      resolve(set, dependent, at);
+      if (++seen % unitsPerTurn === 0) yield undefined;
+    }
   }
 }
 
-/** Checks a unit again after one of its dependencies has ended or was deleted. */
-function resolve<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
+/** Checks a unit again after one of its dependencies has ended or was deleted, or after it was reset. */
+export function resolve<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
   const needs = set.needs(unit.id);
   for (const need of needs) if (!need.met && needState(set, need) === "met") set.meet(unit, need);
   if (unit.status !== "blocked" || unit.spec.deleted) return;

@@ -70,10 +70,11 @@ const runningUnder = (candidates: readonly Candidate[], name: string): number =>
 
 /** Returns the candidates, with `held` set where a shared limit holds them back. */
 export function holdByLimits(
-  candidates: readonly Candidate[],
+  candidates: Candidate[],
   limits: readonly SharedLimit[],
   now: number,
 ): Candidate[] {
+  if (limits.length === 0) return candidates;
   const holds = new Map<string, Held>();
   for (const { name, maxRunning, rate, full } of limits) {
     if (maxRunning > 0 && runningUnder(candidates, name) >= maxRunning)

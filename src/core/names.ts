@@ -208,3 +208,6 @@ function utf8SequenceLength(bytes: Uint8Array, at: number): number {
 function isContinuation(byte: number | undefined): boolean {
   return byte !== undefined && byte >= 0x80 && byte <= 0xbf;
 }
+
+/** Two names as one key. Names may hold any character, so no separator is safe: the length says where the first one ends. */
+export const pairKey = (first: string, second: string): string => `${first.length} ${first}${second}`;

@@ -7,6 +7,7 @@
  * weight of the partition. Within a lane units follow the order of every claim: highest priority first, then name.
  */
 import { isTripped } from "./breaker.ts";
+import { latestTime, longestSkewMs, longestSpanMs } from "./check.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
 
 /** At most `limit` units may begin per `periodMs`, up to `burst` of them at once. Without a limit, or with 0, there is no rate. */
@@ -20,17 +21,20 @@ export interface Rate {
 
 export const hasRate = ({ limit = 0, periodMs = 1000 }: Rate): boolean => limit > 0 && periodMs > 0;
 
-/** The time in which one token comes back. */
-export const tokenMs = ({ limit = 0, periodMs = 1000 }: Rate): number => periodMs / limit;
+/** The time in which one token comes back. A very small limit must not make it infinite: the bucket would count as full. */
+export const tokenMs = ({ limit = 0, periodMs = 1000 }: Rate): number =>
+  Math.min(periodMs / limit, longestSpanMs);
 
 export const burstOf = ({ burst = 1 }: Rate): number => Math.max(1, burst);
 
 /**
- * A token bucket in one number (GCRA): `full` is when the bucket will be full again. A time too far ahead, left by a slower rate or
- * by a clock that was ahead, counts as an empty bucket.
+ * A token bucket in one number (GCRA): `full` is when the bucket will be full again. A time too far ahead was left by a slower rate
+ * or by a clock that was ahead; the bucket then has one token, so that nothing waits until that time.
  */
-const fillTime = (rate: Rate, full: number, now: number): number =>
-  Math.min(Math.max(full, now), now + burstOf(rate) * tokenMs(rate));
+function fillTime(rate: Rate, full: number, now: number): number {
+  const burst = burstOf(rate) * tokenMs(rate);
+  return full > now + burst + longestSkewMs ? now + burst - tokenMs(rate) : Math.max(full, now);
+}
 
 /** How many units the rate allows now. */
 export function tokensOf(rate: Rate, full: number, now: number): number {
@@ -46,7 +50,10 @@ export const takeTokens = (rate: Rate, full: number, now: number, count: number)
 
 /** When the rate allows the next unit. */
 export const nextToken = (rate: Rate, full: number, now: number): number =>
-  Math.max(now, Math.ceil(fillTime(rate, full, now) - (burstOf(rate) - 1) * tokenMs(rate) - 1e-6));
+  Math.min(
+    Math.max(now, Math.ceil(fillTime(rate, full, now) - (burstOf(rate) - 1) * tokenMs(rate) - 1e-6)),
+    latestTime,
+  );
 
 /** Whether the units of the work spec are handed out by partition. */
 export const hasLanes = ({ maxRunningPerPartition, ratePerPartition, order, fair }: WorkSpecMeta): boolean =>

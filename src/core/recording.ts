@@ -19,6 +19,7 @@ import {
   type HistoryChange,
   type HistoryRecord,
 } from "./history.ts";
+import { pairKey } from "./names.ts";
 import type { Store } from "./store.ts";
 
 /** Implemented by stores that keep a history. */
@@ -310,7 +311,7 @@ export class Recorder {
     const tallies = await this.#store.tally(null, now);
     const ages = new Map<string, number>();
     for (const { namespace, workSpec, since } of await this.#store.waitingSince(null, now))
-      ages.set(keyOf(namespace, workSpec), Math.max(0, now - since));
+      ages.set(pairKey(namespace, workSpec), Math.max(0, now - since));
     const namespaces = new Map<number, string>();
     const ids = new Map<string, number>();
     const entries: Entry[] = [];
@@ -319,7 +320,7 @@ export class Recorder {
     const spaces = new Map<string, HistoryRecord>();
     for (const { id, namespace, workSpec, counts } of tallies) {
       namespaces.set(id, namespace);
-      ids.set(keyOf(namespace, workSpec), id);
+      ids.set(pairKey(namespace, workSpec), id);
       const record: HistoryRecord = {
         ...emptyRecord(),
         looks: 1,
@@ -327,7 +328,7 @@ export class Recorder {
         waiting: counts.available,
         delayed: counts.delayed,
         blocked: counts.blocked,
-        oldestMs: ages.get(keyOf(namespace, workSpec)) ?? 0,
+        oldestMs: ages.get(pairKey(namespace, workSpec)) ?? 0,
       };
       if (openUnits(record) > 0) entries.push({ spec: id, time, record });
       const space = spaces.get(namespace);
@@ -343,7 +344,7 @@ export class Recorder {
     const changes = this.#changes;
     this.#changes = [];
     for (const { namespace, change } of changes) {
-      const spec = ids.get(keyOf(namespace, change.workSpec));
+      const spec = ids.get(pairKey(namespace, change.workSpec));
       const record = { ...emptyRecord(), changes: [change] };
       if (spec !== undefined) entries.push({ spec, time: stepOf(change.time, finestStepMs), record });
     }
@@ -393,8 +394,6 @@ export class Recorder {
     if (max < maxDropped) this.#dropped = now;
   }
 }
-
-const keyOf = (namespace: string, workSpec: string): string => `${namespace}\0${workSpec}`;
 
 const openUnits = ({ running, waiting, delayed, blocked }: HistoryRecord): number =>
   running + waiting + delayed + blocked;

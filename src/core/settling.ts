@@ -67,7 +67,7 @@ export function* settleAttempts<Unit extends UnitState>(
     answers.push(answer);
   }
   if (set.isUnresolved()) yield* resolveConsequences(set);
-  yield* countOutcomes(set);
+  if (set.hasOutcomes) yield* countOutcomes(set);
   return answers;
 }
 

@@ -88,10 +88,25 @@ export class SortedList<Item, Note = undefined> {
   }
 
   /**
-   * Whether a key is certainly not in the list: it comes after all items, or between the chunk that was added to last and the next
-   * chunk. `order` is negative for items before the key and positive for items after it. False means unknown.
+   * The item of a key; undefined when there is none. `order` is negative for items before the key, positive for items after it, and 0
+   * for the one item of the key. Constant time for a key after all items, for one after the item added last, and for the next item.
    */
-  isBehindAdded(order: (item: Item) => number): boolean {
+  find(order: (item: Item) => number): Item | undefined {
+    if (this.#isBehindAdded(order)) return undefined;
+    const next = this.#chunks[this.#hintAt]?.items[this.#hintIndex + 1];
+    if (next !== undefined && order(next) === 0) {
+      this.#hintIndex++;
+      return next;
+    }
+    const item = this.firstFrom((one) => order(one) >= 0);
+    if (item !== undefined && order(item) === 0) return item;
+    // an item of this key is probably added now
+    this.#addedAt = this.#hintAt;
+    return undefined;
+  }
+
+  /** Whether a key is certainly new: it comes after all items, or between the chunk that was added to last and the next chunk. */
+  #isBehindAdded(order: (item: Item) => number): boolean {
     const chunks = this.#chunks;
     const last = chunks.at(-1)?.items.at(-1);
     if (last === undefined || order(last) < 0) return true;

@@ -5,7 +5,7 @@
  * tables of docs/work-specs.md go by it. A new field is a row here, a member of `WorkSpecMeta`, and the rule that reads it.
  */
 import { breakerActions, breakerScopes, type Breaker, type BreakerState } from "./breaker.ts";
-import { latestTime } from "./check.ts";
+import { largestNumber, latestTime, longestSpanMs } from "./check.ts";
 import { describeValue } from "./describe-value.ts";
 import { nameFromBytes } from "./names.ts";
 import type { Rate } from "./partitions.ts";
@@ -87,7 +87,7 @@ export interface RetentionLimit {
 }
 
 /**
- * What a value is. In data, a `duration` is seconds, and a `time` is seconds since 1970 or a date as RFC 3339 has it; in
+ * What a value is. In data, a `duration` is seconds, at most half the range of dates, and a `time` is seconds since 1970 or a date as RFC 3339 has it; in
  * metadata both are milliseconds. An `amount` is a number of 0 or more, a `share` one from 0 to 1, a `count` an integer of 0 or
  * more, `arguments` are a list or an object, `times` a list of times, `names` a list
  * of strings, `weights` an object of integers of 1 or more, and a `choice` is one of the words of its row.
@@ -633,7 +633,7 @@ const wanted: Readonly<Record<FieldKind, string>> = {
   text: "a string",
   object: "an object",
   arguments: "a list or an object",
-  duration: "a number of 0 or more",
+  duration: `a number from 0 to ${(longestSpanMs / 1000).toLocaleString("en")}`,
   time: "a time",
   times: "a list of times",
   names: "a list of strings",
@@ -700,8 +700,12 @@ export function readField({ kind, words }: WorkSpecField, value: unknown): unkno
 /** Checks a value of metadata, where durations and times are in milliseconds already. */
 export const checkKind = (kind: FieldKind, value: unknown): unknown =>
   kind === "duration" || kind === "time"
-    ? between(0, value, kind === "time" ? latestTime : Infinity)
+    ? between(0, value, kind === "time" ? latestTime : longestSpanMs)
     : readKind(kind, value);
+
+/** Describes the values that `checkKind` accepts. */
+export const wantedMeta = (row: WorkSpecField): string =>
+  row.kind === "duration" ? `milliseconds from 0 to ${longestSpanMs.toLocaleString("en")}` : wantedKind(row);
 
 const objectOf = (value: unknown): object | undefined =>
   typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array)
@@ -733,8 +737,8 @@ const itemForms: Readonly<Partial<Record<FieldKind, { read: (value: unknown) => 
   };
 
 const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
-  number: (value) => between(-Infinity, value),
-  amount: (value) => between(0, value),
+  number: (value) => between(-largestNumber, value, largestNumber),
+  amount: (value) => between(0, value, largestNumber),
   share: (value) => between(0, value, 1),
   count: (value) => {
     const number = between(0, value);
@@ -744,7 +748,7 @@ const dataReaders: Readonly<Record<FieldKind, (value: unknown) => unknown>> = {
   text: textOf,
   object: objectOf,
   arguments: (value) => (Array.isArray(value) ? value : objectOf(value)),
-  duration: (value) => inMilliseconds(between(0, value)),
+  duration: (value) => inMilliseconds(between(0, value, longestSpanMs / 1000)),
   time: timeOf,
   times: (value) => {
     const times = Array.isArray(value) ? value.map(timeOf) : [undefined];

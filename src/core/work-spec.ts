@@ -2,7 +2,7 @@
  * A work spec describes a family of jobs. Its data is the user's; its metadata is what the scheduler looks at,
  * derived from the data's special keys and then adjustable on its own.
  */
-import { closed, isTripped } from "./breaker.ts";
+import { closed, hasBreaker, isTripped } from "./breaker.ts";
 import { describeValue } from "./describe-value.ts";
 import { decodeData, type Data } from "./data.ts";
 import { CoordinateError } from "./errors.ts";
@@ -17,7 +17,7 @@ import {
   readField,
   settableFields,
   textOf,
-  wantedKind,
+  wantedMeta,
   workSpecKeys,
   type WorkSpecField,
   type WorkSpecMeta,
@@ -68,8 +68,7 @@ export function readWorkSpec(data: Data, lenient = false): { name: string; meta:
     ...defaultMeta,
     ...given,
     canBeContinuous: given.continuous ?? false,
-    taskName: ownText(spec, "task") || name,
-    runsModule: ownText(spec, "module") !== "",
+    ...taskOf(spec, name),
   };
   const { nice } = spec;
   if (given.weight === undefined && nice !== undefined && nice !== null)
@@ -104,6 +103,15 @@ function problemsIn(
   return problems;
 }
 
+/** The metadata of the keys `task` and `module`. */
+export const taskOf = (
+  spec: Readonly<Record<string, unknown>>,
+  name: string,
+): Pick<WorkSpecMeta, "taskName" | "runsModule"> => ({
+  taskName: ownText(spec, "task") || name,
+  runsModule: ownText(spec, "module") !== "",
+});
+
 /** The text of a key that workers read. Other types are for the workers to check. */
 const ownText = (spec: Readonly<Record<string, unknown>>, key: string): string =>
   (Object.hasOwn(spec, key) ? textOf(spec[key]) : undefined) ?? "";
@@ -117,8 +125,9 @@ export const knowsTask = ({ taskName }: WorkSpecMeta): boolean => taskName !== "
  */
 export function resetMeta(old: WorkSpecMeta | null, derived: WorkSpecMeta, keepMeta: boolean): WorkSpecMeta {
   if (old === null) return derived;
-  if (!keepMeta) return { ...derived, breakerState: closed(old.breakerState) };
-  return { ...changeMeta(derived, settableMeta(old)), breakerState: old.breakerState };
+  // without a breaker nothing would close it, and it would be tripped when the work spec has one again
+  const breakerState = keepMeta && hasBreaker(derived) ? old.breakerState : closed(old.breakerState);
+  return { ...(keepMeta ? changeMeta(derived, settableMeta(old)) : derived), breakerState };
 }
 
 /** The settable part of metadata. */
@@ -136,7 +145,7 @@ export function checkMetaChange(change: WorkSpecMetaChange): WorkSpecMetaChange 
     if (typeof value === "bigint" || checkKind(row.kind, value) === undefined)
       throw new CoordinateError(
         "bad_argument",
-        `${field}: expected ${wantedKind(row)}, got ${describeValue(value)}`,
+        `${field}: expected ${wantedMeta(row)}, got ${describeValue(value)}`,
       );
   }
   return change;

@@ -23,6 +23,8 @@ function isMet(text: string, labels: readonly string[]): boolean {
     const [own = "", ...value] = label.split("=");
     return own === name ? [value.join("=")] : [];
   });
+  // a label without a value has no version
+  const versions = values.filter((value) => value !== "");
   switch (relation) {
     case undefined:
       return values.length > 0;
@@ -31,13 +33,13 @@ function isMet(text: string, labels: readonly string[]): boolean {
     case "!=":
       return !values.includes(wanted);
     case ">=":
-      return values.some((value) => compareVersions(value, wanted) >= 0);
+      return versions.some((value) => compareVersions(value, wanted) >= 0);
     case "<=":
-      return values.some((value) => compareVersions(value, wanted) <= 0);
+      return versions.some((value) => compareVersions(value, wanted) <= 0);
     case ">":
-      return values.some((value) => compareVersions(value, wanted) > 0);
+      return versions.some((value) => compareVersions(value, wanted) > 0);
     default:
-      return values.some((value) => compareVersions(value, wanted) < 0);
+      return versions.some((value) => compareVersions(value, wanted) < 0);
   }
 }
 
@@ -55,16 +57,21 @@ export function labelsLike(text: string, labels: readonly string[]): string {
 export function compareVersions(a: string, b: string): number {
   const [left, right] = [partsOf(a), partsOf(b)];
   for (let i = 0; i < Math.max(left.length, right.length); i++) {
-    const [one, other] = [left[i] ?? 0, right[i] ?? 0];
+    const [one, other] = [left[i] ?? "0", right[i] ?? "0"];
     if (one === other) continue;
-    if (typeof one === typeof other) return one < other ? -1 : 1;
-    return typeof one === "string" ? -1 : 1;
+    const [isNumber, isOther] = [isDigits(one), isDigits(other)];
+    if (isNumber !== isOther) return isNumber ? 1 : -1;
+    // numbers of any size: without leading zeros, the longer one is larger
+    if (isNumber && one.length !== other.length) return one.length < other.length ? -1 : 1;
+    return one < other ? -1 : 1;
   }
   return 0;
 }
 
-const partsOf = (version: string): (number | string)[] =>
+const isDigits = (part: string): boolean => /^\d+$/.test(part);
+
+const partsOf = (version: string): string[] =>
   version
     .replace(/^v(?=\d)/i, "")
     .split(/[.+-]/)
-    .map((part) => (/^\d+$/.test(part) ? Number(part) : part));
+    .map((part) => (isDigits(part) ? part.replace(/^0+(?=.)/, "") : part));

@@ -238,6 +238,8 @@ export abstract class WorkingSet<Unit extends UnitState> {
   abstract unit(id: number): Unit | undefined;
   abstract find(spec: Unit["spec"], name: string): Unit | undefined;
   abstract spec(namespace: string, name: string): Unit["spec"] | undefined;
+  /** Whether the namespace of the spec was deleted, with its batches. Another namespace may have its name, and batches of the same names. */
+  protected abstract isOrphan(spec: Unit["spec"]): boolean;
   /** Whether a unit of this id ever existed. */
   abstract everMade(id: number): boolean;
   abstract past(unit: Unit, number: number): AttemptState | undefined;
@@ -356,6 +358,10 @@ export abstract class WorkingSet<Unit extends UnitState> {
     else outcomes.failed.push({ start, data, reason });
   }
 
+  get hasOutcomes(): boolean {
+    return this.#outcomes !== null;
+  }
+
   takeOutcomes(): Map<Unit["spec"], Outcomes> | null {
     const outcomes = this.#outcomes;
     this.#outcomes = null;
@@ -417,7 +423,7 @@ export abstract class WorkingSet<Unit extends UnitState> {
 
   #countUnit({ spec }: Unit, labels: readonly string[], change: CountChange): void {
     const batch = batchOf(labels);
-    if (batch !== null) this.countInBatch(spec.namespace, batch, change);
+    if (batch !== null && !this.isOrphan(spec)) this.countInBatch(spec.namespace, batch, change);
   }
 
   /** Changes the counts of a batch; the batch is checked before the verb answers. */

@@ -1,5 +1,5 @@
 /** JSON Schemas of flow files and of work spec files, for editors. Generated from the table of known keys. */
-import { workSpecKeys, type FieldKind, type WorkSpecField } from "../core/index.ts";
+import { longestSpanMs, workSpecKeys, type FieldKind, type WorkSpecField } from "../core/index.ts";
 import { limitKeys } from "./flow-file.ts";
 
 const draft = "http://json-schema.org/draft-07/schema#";
@@ -93,7 +93,7 @@ const forms: Readonly<Record<FieldKind, Record<string, unknown>>> = {
   text: { type: ["string", "null"] },
   object: { type: ["object", "null"] },
   arguments: { type: ["array", "object", "null"] },
-  duration: { type: ["number", "null"], minimum: 0 },
+  duration: { type: ["number", "null"], minimum: 0, maximum: longestSpanMs / 1000 },
   time: { type: ["number", "string", "null"], ...time },
   times: { type: ["array", "null"], items: { type: ["number", "string"], ...time } },
   names: { type: ["array", "null"], items: { type: "string" } },

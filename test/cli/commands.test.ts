@@ -277,6 +277,13 @@ const stories: readonly Story[] = [
       // e depends on c
       { run: "work_unit crawl e", out: /failed[^]*dependency c of work spec crawl failed/ },
       { run: "cancel crawl a b c", out: "Nothing to do: these units have already ended.\n", code: 2 },
+      {
+        run: `rpc addWorkUnits crawl '[{"name":"in a batch","batch":"b"},{"name":"in it too","batch":"b"}]'`,
+        out: /"in a batch"/,
+      },
+      { run: "batches b --cancel --json", json: { cancelled: 2 } },
+      { run: "batches b --retry --json", json: { retried: 2 } },
+      { run: "batches b --cancel", out: /^Cancelled 2 work units\.$/m },
       { run: "cancel crawl --all --json", json: { cancelled: 2 } },
       {
         run: "cancel crawl --all",

@@ -232,3 +232,30 @@ test("wrong use", async () => {
   expect((await line("replay sums --compare --as trial --show x")).err).toMatch(/--show: expected /);
   expect((await line("replay sums --prefix nothing-has-it")).code).toBe(2);
 });
+
+test("a work spec that has taken more units than may wait at once is replayed whole", async () => {
+  await withEngine(async (engine) => {
+    await engine.setWorkSpecs("", [{ data: encodeData({ name: "narrow", max_waiting: 1 }) }]);
+    for (const name of ["a", "b", "c"]) {
+      await engine.addWorkUnits("", "narrow", [{ name }]);
+      const [attempt] = await engine.requestAttempts("", { worker: "w", workSpecs: ["narrow"] });
+      await engine.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
+    }
+  });
+  expect((await line("replay narrow")).out).toContain("Added 3 work units to narrow-replay");
+});
+
+test("limits that were set by hand hold for the copy too, and a pause does not", async () => {
+  await withEngine(async (engine) => {
+    await engine.setWorkSpecs("", [{ data: encodeData({ name: "slow", max_running: 9, weight: 7 }) }]);
+    await engine.addWorkUnits("", "slow", [{ name: "a" }]);
+    const [attempt] = await engine.requestAttempts("", { worker: "w", workSpecs: ["slow"] });
+    await engine.settleAttempts("", [{ attempt: attempt!.id, action: "finish" }]);
+    await engine.setWorkSpecMeta("", "slow", { maxRunning: 2, weight: 3, paused: true, maxWaiting: 1 });
+  });
+  await line("replay slow --set weight=5");
+  await withEngine(async (engine) => {
+    const meta = (await engine.getWorkSpecs("", ["slow-replay"]))[0]!.meta;
+    expect(meta).toMatchObject({ maxRunning: 2, weight: 5, paused: false, maxWaiting: 0 });
+  });
+});

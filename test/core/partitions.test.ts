@@ -53,11 +53,35 @@ test("in any period no more begin than the limit and the burst", () => {
     expect(starts[i + 25]! - starts[i]!).toBeGreaterThanOrEqual(1000);
 });
 
-test("an empty bucket of a slower rate, or of a clock that was ahead, is no more than an empty bucket", () => {
-  const full = takeTokens({ limit: 1, periodMs: 86_400_000 }, 0, 1000, 1);
-  expect(tokensOf({ limit: 10 }, full, 1000)).toBe(0);
-  expect(nextToken({ limit: 10 }, full, 1000)).toBe(1100);
+test("a bucket that a slower rate or a clock that was ahead has emptied has one token", () => {
+  const [rate, now] = [{ limit: 10, burst: 3 }, 1000];
+  const slow = takeTokens({ limit: 1, periodMs: 86_400_000 }, 0, now, 1);
+  expect(tokensOf(rate, slow, now)).toBe(1);
+  const full = takeTokens(rate, slow, now, 1);
+  expect(tokensOf(rate, full, now)).toBe(0);
+  expect(nextToken(rate, full, now)).toBe(now + 100);
 });
+
+test("clocks that differ by less than a minute do not make a token", () => {
+  const full = takeTokens({ limit: 1 }, 0, 60_000, 1);
+  expect(tokensOf({ limit: 1 }, full, 0)).toBe(0);
+  expect(nextToken({ limit: 1 }, full, 0)).toBe(61_000);
+});
+
+test.each([1e-300, Number.MIN_VALUE])(
+  "a limit of %d in a period lets one unit begin, and the next one never",
+  (limit) => {
+    const rate = { limit, periodMs: 4.32e15 };
+    const now = Date.UTC(2026, 0, 1);
+    expect(tokensOf(rate, 0, now)).toBe(1);
+    const full = takeTokens(rate, 0, now, 1);
+    expect(tokensOf(rate, full, now + 1000)).toBe(0);
+    expect(nextToken(rate, full, now)).toBeLessThanOrEqual(8.64e15);
+    expect(
+      nextToken({ ...rate, burst: 3 }, takeTokens({ ...rate, burst: 3 }, 0, now, 3), now),
+    ).toBeLessThanOrEqual(8.64e15);
+  },
+);
 
 test("without a limit there is no rate", () => {
   expect(tokensOf({}, 5, 0)).toBe(Infinity);

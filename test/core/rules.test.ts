@@ -1,6 +1,6 @@
 /** The pure rules, as tables. */
 import fc from "fast-check";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import {
   attemptId,
   attemptStatuses,
@@ -101,21 +101,25 @@ describe("dependencies", () => {
   test("a cycle is found exactly when there is one", () => {
     const edges = fc.array(fc.tuple(fc.nat({ max: 7 }), fc.nat({ max: 7 })), { maxLength: 12 });
     fc.assert(
-      fc.property(edges, (pairs) => {
+      fc.property(edges, fc.array(fc.nat({ max: 7 }), { maxLength: 3 }), (pairs, starts) => {
         const needs = (node: number): number[] => pairs.filter(([from]) => from === node).map(([, to]) => to);
         // reachable in one or more steps, by brute force
-        const reach = new Set(needs(0));
-        for (let i = 0; i < 8; i++)
-          for (const node of [...reach]) for (const next of needs(node)) reach.add(next);
-        const cycle = findCycle(0, needs);
-        expect(cycle !== null).toBe(reach.has(0));
+        const reachable = (start: number): Set<number> => {
+          const reach = new Set(needs(start));
+          for (let i = 0; i < 8; i++)
+            for (const node of [...reach]) for (const next of needs(node)) reach.add(next);
+          return reach;
+        };
+        const visited = starts.flatMap((start) => [start, ...reachable(start)]);
+        const cycle = findCycle(starts, needs);
+        expect(cycle !== null).toBe(visited.some((node) => reachable(node).has(node)));
         if (cycle !== null)
           cycle.forEach((node, i) => expect(needs(node)).toContain(cycle[(i + 1) % cycle.length]));
       }),
     );
   });
   test("a chain of a million has no cycle, and does not overflow", () => {
-    expect(findCycle(0, (node) => (node < 1_000_000 ? [node + 1] : []))).toBeNull();
+    expect(findCycle([0], (node) => (node < 1_000_000 ? [node + 1] : []))).toBeNull();
   });
 });
 
@@ -202,14 +206,13 @@ describe("errors", () => {
 
 describe("clocks", () => {
   test("the system's clock never goes back", () => {
-    const clock = systemClock();
-    const wall = vi.spyOn(Date, "now");
-    try {
-      wall.mockReturnValueOnce(5000).mockReturnValueOnce(4000).mockReturnValueOnce(6000);
-      expect([clock.now(), clock.now(), clock.now()]).toEqual([5000, 5000, 6000]);
-    } finally {
-      wall.mockRestore();
-    }
+    const walls = [5000, 4000, 6000];
+    // no time passes between the reads, however slow the machine is
+    const clock = systemClock(
+      () => walls.shift()!,
+      () => 0,
+    );
+    expect([clock.now(), clock.now(), clock.now()]).toEqual([5000, 5000, 6000]);
   });
   test("the system's clock waits until a time, and less when told to stop", async () => {
     const clock = systemClock();

@@ -1,6 +1,7 @@
 /** The times of schedules: in local time of a time zone, and the same when computed forwards and backwards. */
+import { Cron } from "croner";
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import {
   defaultMeta,
   dueRuns,
@@ -109,6 +110,7 @@ const schedule = fc.oneof(
       "Europe/Brussels",
       "America/New_York",
       "Australia/Lord_Howe",
+      "America/Havana",
       "Asia/Kolkata",
     ),
   }),
@@ -155,6 +157,41 @@ test("the latest times are those that come one after the other", () => {
     ),
     { numRuns: 1500 },
   );
+});
+
+test("the latest times of cron are those that are found by going back", () => {
+  const crons = schedule.filter(({ cron }: Schedule) => cron !== undefined);
+  fc.assert(
+    fc.property(
+      crons,
+      moment,
+      fc.integer({ min: -60_000, max: 3 * 86_400_000 }),
+      fc.integer({ min: 1, max: 12 }),
+      ({ cron = "", timezone = "UTC" }: Schedule, from, span, count) => {
+        const to = from + span;
+        const back = new Cron(cron, { timezone, paused: true, mode: "5-or-6-parts" })
+          .previousRuns(count, new Date((Math.floor(to / 1000) + 1) * 1000))
+          .map((date) => date.getTime())
+          .filter((time) => time >= from && time <= to)
+          .reverse();
+        expect(names(lastRuns({ cron, timezone }, from, to, count))).toEqual(names(back));
+      },
+    ),
+    { numRuns: 500 },
+  );
+});
+
+test("a run that is made in time computes few times, whatever catch_up is", () => {
+  const due = Date.parse("2026-06-01T12:00:00Z");
+  const meta = { ...defaultMeta, schedule: { cron: "* * * * *", catchUp: 1000 }, nextRun: due };
+  const [forward, back] = [vi.spyOn(Cron.prototype, "nextRun"), vi.spyOn(Cron.prototype, "previousRuns")];
+  try {
+    expect(dueRuns(meta, due + 500)).toEqual([due]);
+    expect(forward.mock.calls.length).toBeLessThanOrEqual(2);
+    expect(back).not.toHaveBeenCalled();
+  } finally {
+    vi.restoreAllMocks();
+  }
 });
 
 test("looking back costs the same after any outage", () => {

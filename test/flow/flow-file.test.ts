@@ -62,7 +62,7 @@ yakonfig_modules: [yakonfig, coordinate]
       'flow.yaml:6: flows.hello.continuous: expected a boolean, got "yes"; write true or false',
       "flow.yaml:7: flows.hello.then: expected a string, got a list",
       'flow.yaml:8: flows.hello.config: expected an object, got "nothing"',
-      "flow.yaml:9: flows.hello.retention.finished.max_age: expected a number of 0 or more, got -1",
+      "flow.yaml:9: flows.hello.retention.finished.max_age: expected a number from 0 to 4,320,000,000,000, got -1",
     ]);
   });
 

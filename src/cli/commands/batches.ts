@@ -33,7 +33,8 @@ export default command<Options>({
     if (change !== null) {
       let total = 0;
       for (const { name } of rows) total += await coordinate.changeBatch(ns, name, change);
-      out.line(`${change === "cancel" ? "Cancelled" : "Retried"} ${counted(total, "work unit")}.`);
+      if (out.json) out.printJson(change === "cancel" ? { cancelled: total } : { retried: total });
+      else out.line(`${change === "cancel" ? "Cancelled" : "Retried"} ${counted(total, "work unit")}.`);
       return exit.done;
     }
     if (out.json) out.printJson(rows);

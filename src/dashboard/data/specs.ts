@@ -52,7 +52,7 @@ export const setMeta = (ns: string, spec: string, change: WorkSpecMetaChange): P
 /** The parsed definition, to compare with the current settings; null when the data cannot be parsed. */
 export function definitionOf(row: WorkSpecRow): { data: DataObject; meta: WorkSpecMeta } | null {
   try {
-    return { data: decodeData(row.data), meta: readWorkSpec(row.data).meta };
+    return { data: decodeData(row.data), meta: readWorkSpec(row.data, true).meta };
   } catch {
     return null;
   }

@@ -73,6 +73,41 @@ export const batches: CaseGroup = {
       },
     },
     {
+      name: "a unit that an output adds again outside of its batch is no longer counted in it",
+      async run(t) {
+        await three(t);
+        await t.spec("first", { then: "s" });
+        await settleAll(t, "finish", ["r"]);
+        await t.settled(await t.claimOne({ workSpecs: ["s"] }), "finish");
+        assert.deepEqual(await counts(t), [3, 2, 0]);
+        // one of them has ended, and the other one was the last that the batch waited for
+        await t.add("first", { name: "f", data: encodeData({ output: ["1", "2"] }) });
+        await t.settled(await t.claimOne({ workSpecs: ["first"] }), "finish");
+        assert.deepEqual(await t.statuses("s"), { 1: "available", 2: "available" });
+        assert.deepEqual(await counts(t), [1, 1, 0]);
+        assert.deepEqual(await followers(t), ["b"]);
+      },
+    },
+    {
+      name: "a batch that is retried runs all its failed units again, in whatever order they depend on one another",
+      async run(t) {
+        await t.spec("r");
+        await t.spec("s");
+        await t.add("s", { name: "b", batch: "b" });
+        await t.add("r", {
+          name: "a",
+          batch: "b",
+          dependencies: [{ workSpec: "s", workUnit: "b", kind: "hard" }],
+        });
+        await settleAll(t, "fail", ["s"]);
+        assert.deepEqual(await counts(t), [2, 0, 2]);
+        assert.equal(await t.c.changeBatch(t.ns, "b", "retry"), 2);
+        assert.deepEqual(await counts(t), [2, 0, 0]);
+        await settleAll(t, "finish", ["s", "r"]);
+        assert.deepEqual(await counts(t), [2, 2, 0]);
+      },
+    },
+    {
       name: "a failed unit that is deleted no longer keeps its batch from finishing, and one that is not kept does",
       async run(t) {
         await three(t, "finished");
@@ -290,6 +325,23 @@ export const batches: CaseGroup = {
           [1, 1, 0],
         ]);
         assert.deepEqual(await followers(t), ["b"]);
+      },
+    },
+    {
+      name: "cancel reaches what an inner batch makes when it ends, in whatever work spec",
+      async run(t) {
+        await t.spec("after");
+        await t.spec("s");
+        await t.c.setBatches(t.ns, [
+          { name: "inner", parent: "b", then: { workSpec: "after" } },
+          { name: "b", sealed: true },
+        ]);
+        await t.add("s", { name: "1", batch: "inner" });
+        await t.c.setBatches(t.ns, [{ name: "inner", sealed: true }]);
+        assert.equal(await t.c.changeBatch(t.ns, "b", "cancel"), 2);
+        assert.deepEqual(await t.statuses("after"), { inner: "failed" });
+        assert.deepEqual(await counts(t), [2, 0, 2]);
+        assert.equal((await batch(t)).doneTime, t.now);
       },
     },
     {

@@ -64,6 +64,18 @@ export const breakers: CaseGroup = {
       },
     },
     {
+      name: "a share that is met exactly trips it, also one that is not exact as a number",
+      async run(t) {
+        await start(t, { failures: 0.07, min: 100 });
+        const attempts = await t.claim({ number: 100 });
+        await t.c.settleAttempts(
+          t.ns,
+          attempts.map(({ id }, i) => ({ attempt: id, action: i < 7 ? "fail" : "finish" })),
+        );
+        assert.equal(await isTripped(t), true);
+      },
+    },
+    {
       name: "it looks when something fails, and a finish never trips it",
       async run(t) {
         await start(t, { failures: 0.9, min: 10 });
@@ -267,6 +279,17 @@ export const breakers: CaseGroup = {
         await run(t, "a");
         await t.spec("s");
         await run(t, "b", "c", "d", "finish");
+        assert.equal((await explained(t)).excluded, null);
+      },
+    },
+    {
+      name: "with keepMeta too, a work spec without a breaker forgets that it was tripped",
+      async run(t) {
+        await start(t, { failures: 1, min: 1 });
+        await run(t, "a");
+        for (const keys of [{}, { breaker: { failures: 1, min: 1 } }])
+          await t.c.setWorkSpecs(t.ns, [{ data: encodeData({ name: "s", ...keys }) }], { keepMeta: true });
+        assert.equal(await isTripped(t), false);
         assert.equal((await explained(t)).excluded, null);
       },
     },

@@ -222,6 +222,34 @@ export const conflicts: CaseGroup = {
       },
     },
     {
+      name: "max_waiting: an add of more units than may ever wait is refused at once, and delays no other",
+      async run(t) {
+        await t.spec("s", { max_waiting: 2 });
+        await t.add("s", "a");
+        const large = [{ name: "b" }, { name: "c" }, { name: "d" }];
+        const problem = /3 new work units for s, at most 2 may wait \(max_waiting\)/;
+        await t.refuses("too_large", t.c.addWorkUnits(t.ns, "s", large), problem);
+        const options = { waitMs: 60_000 };
+        const refused = t.refuses("too_large", t.c.addWorkUnits(t.ns, "s", large, options), problem);
+        const added = await t.c.addWorkUnits(t.ns, "s", [{ name: "e" }], options);
+        assert.deepEqual(
+          added.map(({ name }) => name),
+          ["e"],
+        );
+        await refused;
+        // also while another add waits
+        const waiting = t.c.addWorkUnits(t.ns, "s", [{ name: "f" }], options);
+        await t.untilWaiting(1);
+        await t.refuses("too_large", t.c.addWorkUnits(t.ns, "s", large, options), problem);
+        await t.claimOne();
+        await t.advance(1000);
+        assert.equal(present((await waiting)[0]).name, "f");
+        // units that run or wait already are not new
+        const known = [{ name: "a" }, { name: "e" }, { name: "f" }];
+        assert.equal((await t.c.addWorkUnits(t.ns, "s", known, options)).length, 3);
+      },
+    },
+    {
       name: "max_waiting holds exactly when many add at once",
       async run(t) {
         await t.spec("s", { max_waiting: 5 });

@@ -158,6 +158,18 @@ export const deadlines: CaseGroup = {
       },
     },
     {
+      name: "an error after the time it expires is final: the answer names no next try",
+      async run(t) {
+        await t.spec("s", { retry: { attempts: 5 } });
+        await t.add("s", { name: "a", expiresMs: second });
+        const attempt = await t.claimOne();
+        await t.advance(2 * second);
+        const { retry } = await t.settled(attempt, "error", { error: "x" });
+        assert.equal(retry, undefined);
+        assert.equal((await t.unit("s", "a")).reason, "late");
+      },
+    },
+    {
       name: "whoever has a late unit done again has it done, and adding it again says anew when it is late",
       async run(t) {
         await t.spec("s");
@@ -306,6 +318,33 @@ export const aging: CaseGroup = {
         await t.advance(minute);
         await t.add("s", { name: "new", priority: 0.5 });
         assert.deepEqual(await drain(t), ["early", "new"]);
+      },
+    },
+    {
+      name: "a unit whose delay is ended by hand gains from then on, and one that is delayed by hand from the end of its delay on",
+      async run(t) {
+        await t.spec("s", { aging: 1 });
+        await t.add("s", { name: "early", delayMs: 60 * minute }, { name: "kept" }, { name: "later" });
+        await t.advance(minute);
+        await t.c.setWorkUnitDelays(t.ns, "s", { names: ["early", "kept"] }, 0);
+        await t.c.setWorkUnitDelays(t.ns, "s", { names: ["later"] }, t.now + 10 * minute);
+        await t.advance(10 * minute);
+        await t.add("s", { name: "new", priority: 1 });
+        assert.equal((await t.unit("s", "early")).priority, 0);
+        assert.deepEqual(await drain(t), ["kept", "early", "new", "later"]);
+      },
+    },
+    {
+      name: "a unit that is retried by hand begins to gain anew, and a late one stays first",
+      async run(t) {
+        await t.spec("s", { aging: 1 });
+        await t.add("s", "again", { name: "late", deadlineMs: minute });
+        for (const attempt of await t.claim({ number: 2 })) await t.settled(attempt, "fail");
+        await t.advance(10 * minute);
+        await t.c.resetWorkUnits(t.ns, "s", { all: true });
+        await t.add("s", { name: "new", priority: 1 });
+        assert.equal((await t.unit("s", "again")).priority, 0);
+        assert.deepEqual(await drain(t), ["late", "new", "again"]);
       },
     },
     {

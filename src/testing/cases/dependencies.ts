@@ -366,6 +366,47 @@ export const dependencies: CaseGroup = {
       },
     },
     {
+      name: "units that are reset together do not fail because of one another, whatever their names are",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "b", after("a", "b"), after("c", "b"), after("aa", "a"));
+        await end(t, "b", "fail");
+        assert.equal((await t.counts("s")).failed, 4);
+        assert.equal(await t.c.resetWorkUnits(t.ns, "s", { statuses: ["failed"] }), 4);
+        assert.deepEqual(await t.statuses("s"), {
+          a: "blocked",
+          aa: "blocked",
+          b: "available",
+          c: "blocked",
+        });
+        // made by the failure, and none by the reset
+        assert.equal((await t.unit("s", "aa")).attempts, 1);
+      },
+    },
+    {
+      name: "a unit that is reset fails again if a dependency that is not reset has failed",
+      async run(t) {
+        await t.spec("s");
+        await t.add("s", "b", after("a", "b"), after("aa", "a"));
+        await end(t, "b", "fail");
+        await t.c.resetWorkUnits(t.ns, "s", { names: ["a", "aa"] });
+        assert.deepEqual(await t.statuses("s"), { a: "failed", aa: "failed", b: "failed" });
+      },
+    },
+    {
+      name: "thousands of units that are reset wait for a dependency that is reset after them",
+      async run(t) {
+        await t.spec("s");
+        const names = Array.from({ length: 2500 }, (_, i) => `u${i + 1000}`);
+        await t.add("s", "z", ...names.map((name) => after(name, "z")));
+        await end(t, "z", "fail");
+        assert.equal((await t.counts("s")).failed, 2501);
+        assert.equal(await t.c.resetWorkUnits(t.ns, "s", { statuses: ["failed"] }), 2501);
+        const { available, blocked } = await t.counts("s");
+        assert.deepEqual({ available, blocked }, { available: 1, blocked: 2500 });
+      },
+    },
+    {
       name: "a dependency that fails by too many retries fails its dependents",
       async run(t) {
         await t.spec("s", { max_retries: 1 });

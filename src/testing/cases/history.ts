@@ -83,6 +83,20 @@ export const history: CaseGroup = {
       },
     },
     {
+      name: "counts a late unit once, also when it goes first and then fails",
+      async run(t) {
+        await t.spec("s");
+        const from = await beginStep(t);
+        await t.add("s", { name: "a", deadlineMs: 500, expiresMs: 1000 });
+        await t.advance(500);
+        assert.equal(await t.status("s", "a"), "available");
+        await t.advance(500);
+        assert.equal(await t.status("s", "a"), "failed");
+        await endStep(t);
+        assert.deepEqual(await countsOf(t, "s", from), { added: 1, failed: 1, late: 1 });
+      },
+    },
+    {
       name: "counts many units of one call",
       async run(t) {
         await t.spec("s");
@@ -267,6 +281,21 @@ export const history: CaseGroup = {
           ["set", "paused", "resumed", "weight 40"].map((what) => ({ time: now, workSpec: "s", what })),
         );
         assert.deepEqual((await pointsOf(t, null, from)).flatMap((point) => point.changes).length, 4);
+      },
+    },
+    {
+      name: "changes are marks of their own work spec, also where its name and that of the namespace, put together, are those of another",
+      async run(t) {
+        await t.spec("a\u0000b");
+        await t.c.setWorkSpecs(`${t.ns}\u0000a`, [{ data: encodeData({ name: "b" }) }]);
+        const from = await beginStep(t);
+        await t.c.setWorkSpecMeta(t.ns, "a\u0000b", { paused: true });
+        await endStep(t);
+        const changes = (await pointsOf(t, "a\u0000b", from)).flatMap((point) => point.changes);
+        assert.deepEqual(
+          changes.map(({ what }) => what),
+          ["paused"],
+        );
       },
     },
     {

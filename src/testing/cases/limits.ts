@@ -247,6 +247,19 @@ export const sharedLimits: CaseGroup = {
       },
     },
     {
+      name: "a faster rate of a limit holds from then on, whatever the slower one has left",
+      async run(t) {
+        await t.c.setLimits(t.ns, [{ name: "api", rate: { limit: 1, periodMs: 86_400_000 } }]);
+        await start(t);
+        assert.equal((await from(t, "a")).length, 1);
+        await t.c.setLimits(t.ns, [{ name: "api", rate: { limit: 1 } }]);
+        assert.equal((await from(t, "b")).length, 1);
+        assert.equal((await from(t, "a")).length, 0);
+        await t.advance(1000);
+        assert.equal((await from(t, "a")).length, 1);
+      },
+    },
+    {
       name: "a request that waits is answered when the rate of a limit has a token",
       async run(t) {
         await t.c.setLimits(t.ns, [{ name: "api", rate: { limit: 1, periodMs: 1000 } }]);

@@ -241,5 +241,19 @@ export const locks: CaseGroup = {
         assert.deepEqual(await t.c.readLocks(t.ns, paths), ["one", null, "one", "one", "one", "two", "one"]);
       },
     },
+    {
+      name: "a lock on a label that sorts after all others is below the root like any other",
+      async run(t) {
+        const path = ["\uffff".repeat(100)];
+        await t.c.lock(t.ns, { ...one, paths: [path] });
+        assert.deepEqual(
+          (await t.c.listLocks(t.ns)).rows.map((lock) => lock.path),
+          [path],
+        );
+        assert.deepEqual(await t.c.lock(t.ns, { ...two, paths: [[]] }), { path: [], owner: null });
+        await t.c.clearLocks(t.ns, []);
+        assert.deepEqual(await t.c.readLocks(t.ns, [path]), [null]);
+      },
+    },
   ],
 };

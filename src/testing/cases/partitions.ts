@@ -304,6 +304,24 @@ export const partitions: CaseGroup = {
       },
     },
     {
+      name: "rate and rate_per_partition: a faster rate holds from then on, whatever the slower one has left",
+      async run(t) {
+        const slow = { limit: 1, period: 86_400 };
+        for (const key of ["rate", "rate_per_partition"]) {
+          await t.spec(key, { [key]: slow });
+          await t.add(key, "1", "2", "3", "4");
+          assert.deepEqual(await t.claimNames({ workSpecs: [key] }), ["1"]);
+          await t.spec(key, { [key]: { limit: 1 } });
+          assert.deepEqual(await t.claimNames({ workSpecs: [key] }), ["2"]);
+          assert.deepEqual(await t.claimNames({ workSpecs: [key] }), []);
+          await t.advance(999);
+          assert.deepEqual(await t.claimNames({ workSpecs: [key] }), []);
+          await t.advance(1);
+          assert.deepEqual(await t.claimNames({ workSpecs: [key] }), ["3"]);
+        }
+      },
+    },
+    {
       name: "rate: without a limit there is none, and a limit that is no number is refused",
       async run(t) {
         await start(t, { rate: { limit: 0 } }, "a");

@@ -72,6 +72,23 @@ export const requests: CaseGroup = {
       },
     },
     {
+      name: "a repeated request gets the whole answer, though its caller has emptied the list of the first one",
+      async run(t) {
+        await t.spec("s");
+        const add = () =>
+          t.c.addWorkUnits(t.ns, "s", [{ name: "u", queues: ["q"] }, { name: "v" }], { requestId: "r" });
+        (await add()).length = 0;
+        assert.deepEqual(
+          (await add()).map(({ name }) => name),
+          ["u", "v"],
+        );
+        await t.settled(await t.claimOne(), "finish");
+        const take = () => t.c.takeMessages(t.ns, "q", { requestId: "r" });
+        (await take()).length = 0;
+        assert.equal((await take()).length, 1);
+      },
+    },
+    {
       name: "a claim that found nothing is not remembered",
       async run(t) {
         await t.spec("s");

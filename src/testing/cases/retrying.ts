@@ -263,6 +263,16 @@ export const retrying: CaseGroup = {
       },
     },
     {
+      name: "housekeeping fails units that reached a limit of their own, whatever the limit of the work spec is",
+      async run(t) {
+        await t.spec("s", { max_retries: 2 ** 31 - 1 });
+        await t.add("s", { name: "a", maxRetries: 1 }, "b");
+        for (const attempt of await t.claim({ number: 2 })) await t.settled(attempt, "retry");
+        assert.equal((await t.sweep()).exhausted, 1);
+        assert.deepEqual(await t.statuses("s"), { a: "failed", b: "available" });
+      },
+    },
+    {
       name: "housekeeping fails units that reached a limit of their own, also where the work spec has none",
       async run(t) {
         await t.spec("s");

@@ -92,6 +92,17 @@ export const scheduling: CaseGroup = {
         assert.equal(await chosen(t), null);
       },
     },
+    {
+      name: "a weight or an aging so large that scores would overflow is refused; the largest is not",
+      async run(t) {
+        for (const key of ["weight", "priority", "aging"])
+          await t.refuses("bad_work_spec", t.spec("s", { [key]: 1e101 }), new RegExp(key));
+        await specs(t, { r: { weight: 1e100, aging: 1e100 }, s: { weight: 1e100 } });
+        await t.refuses("bad_argument", t.c.setWorkSpecMeta(t.ns, "s", { weight: 1e101 }), /weight/);
+        const chances = (await t.c.explain(t.ns)).map(({ chance }) => chance);
+        assert.deepEqual(chances, [0.5, 0.5]);
+      },
+    },
     ...table(
       [0, -1, -0.5],
       (weight) => `a work spec with weight ${weight} is not considered`,

@@ -97,6 +97,31 @@ export const waiting: CaseGroup = {
       },
     },
     {
+      name: "a request that waits is answered when a claim of others fails a unit that its unit waits for",
+      async run(t) {
+        await t.spec("a", { max_retries: 1 });
+        await t.spec("b");
+        await t.add("a", "x");
+        await t.add("b", { name: "y", dependencies: [{ workSpec: "a", workUnit: "x", kind: "soft" }] });
+        await t.settled(await t.claimOne({ workSpecs: ["a"] }), "retry");
+        const [answer] = await wait(t, { workSpecs: ["b"] });
+        assert.deepEqual(await t.claimNames({ workSpecs: ["a"] }), []);
+        assert.deepEqual(await answer, ["y"]);
+      },
+    },
+    {
+      name: "a request that waits is answered when a work spec that its unit waits for is deleted",
+      async run(t) {
+        await t.spec("a");
+        await t.spec("b");
+        await t.add("a", "x");
+        await t.add("b", { name: "y", dependencies: [{ workSpec: "a", workUnit: "x", kind: "soft" }] });
+        const [answer] = await wait(t, { workSpecs: ["b"] });
+        await t.c.deleteWorkSpecs(t.ns, ["a"]);
+        assert.deepEqual(await answer, ["y"]);
+      },
+    },
+    {
       name: "a request that waits is answered when a place among max_running is free",
       async run(t) {
         await t.spec("s", { max_running: 1 });

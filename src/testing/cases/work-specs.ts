@@ -392,5 +392,46 @@ export const workSpecs: CaseGroup = {
         );
       },
     },
+    ...table(
+      [
+        { key: "interval", of: (seconds: number) => ({ interval: seconds }) },
+        { key: "rate.period", of: (seconds: number) => ({ rate: { limit: 1, period: seconds } }) },
+        {
+          key: "rate_per_partition.period",
+          of: (seconds: number) => ({ rate_per_partition: { limit: 1, period: seconds } }),
+        },
+        { key: "retry.backoff.delay", of: (seconds: number) => ({ retry: { backoff: { delay: seconds } } }) },
+        { key: "retry.backoff.max", of: (seconds: number) => ({ retry: { backoff: { max: seconds } } }) },
+        { key: "breaker.window", of: (seconds: number) => ({ breaker: { window: seconds } }) },
+        { key: "breaker.pause", of: (seconds: number) => ({ breaker: { pause: seconds } }) },
+        {
+          key: "retention.finished.max_age",
+          of: (seconds: number) => ({ retention: { finished: { max_age: seconds } } }),
+        },
+        { key: "schedule.every", of: (seconds: number) => ({ schedule: { every: seconds } }) },
+        { key: "schedule.jitter", of: (seconds: number) => ({ schedule: { every: 60, jitter: seconds } }) },
+      ],
+      ({ key }) => `${key} is at most half the range of dates`,
+      async (t, { key, of }) => {
+        await t.spec("s", of(4.32e12));
+        await t.refuses(
+          "bad_work_spec",
+          t.spec("bad", of(4.33e12)),
+          new RegExp(`${key.replaceAll(".", "\\.")}: expected a number from 0 to 4,320,000,000,000, got`),
+        );
+      },
+    ),
+    {
+      name: "an interval that is set by hand is at most half the range of dates",
+      async run(t) {
+        await t.spec("s");
+        await t.c.setWorkSpecMeta(t.ns, "s", { intervalMs: 4.32e15 });
+        await t.refuses(
+          "bad_argument",
+          t.c.setWorkSpecMeta(t.ns, "s", { intervalMs: 4.33e15 }),
+          /intervalMs: expected milliseconds from 0 to 4,320,000,000,000,000, got/,
+        );
+      },
+    },
   ],
 };

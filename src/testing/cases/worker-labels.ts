@@ -25,6 +25,10 @@ const rows: readonly { requires: string; labels: readonly string[]; met: boolean
   { requires: "version<2.3", labels: ["version=2.3.0"], met: false },
   { requires: "version>2", labels: ["version=2.0"], met: false },
   { requires: "version<=2", labels: ["version=2.0"], met: true },
+  { requires: "version>2.08", labels: ["version=2.010"], met: true },
+  { requires: "version>2.08", labels: ["version=2.8"], met: false },
+  { requires: "version<3", labels: ["version"], met: false },
+  { requires: "build>=20261119175500124", labels: ["build=20261119175500123"], met: false },
 ];
 
 export const workerLabels: CaseGroup = {

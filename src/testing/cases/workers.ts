@@ -36,6 +36,15 @@ export const workers: CaseGroup = {
       },
     },
     {
+      name: "a worker is created by its first request also where the names of namespace and worker, put together, are those of another",
+      async run(t) {
+        const other = `${t.ns}\u0000a`;
+        await t.c.requestAttempts(t.ns, { worker: "a\u0000b" });
+        await t.c.requestAttempts(other, { worker: "b" });
+        assert.equal((await t.c.getWorkers(other, ["b"]))[0]?.active, true);
+      },
+    },
+    {
       name: "a worker is created again by its request for work after its namespace was deleted",
       async run(t) {
         assert.deepEqual(await t.claim({ worker: "w" }), []);
