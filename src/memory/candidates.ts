@@ -3,11 +3,11 @@ import { hasFlowRules, nextToken, tokensOf, type Candidate, type Held } from "..
 import type { Space, Spec } from "./state.ts";
 
 export const listCandidates = (space: Space, now: number): Candidate[] =>
-  [...space.specs.values()].map((spec) => ({
+  Array.from(space.specs.values(), (spec) => ({
     id: spec.id,
     name: spec.name,
     meta: spec.meta,
-    available: spec.names.counts.available,
+    available: spec.units.counts.available,
     pending: spec.leases.size,
     topPriority: spec.topPriority,
     nextDue: earliest(spec.due.first()?.notBefore, spec.leases.first()?.attempt?.expiration),
@@ -17,7 +17,7 @@ export const listCandidates = (space: Space, now: number): Candidate[] =>
 function heldBack(spec: Spec, now: number): Held | null {
   const { meta, full, lanes } = spec;
   if (tokensOf(meta.rate, full, now) < 1) return { reason: "rate", until: nextToken(meta.rate, full, now) };
-  if (lanes === null || spec.names.counts.available === 0) return null;
+  if (lanes === null || spec.units.counts.available === 0) return null;
   return lanes.lanes.mayServe(spec, now) ? null : { reason: "partitions", until: lanes.lanes.nextWake };
 }
 

@@ -61,7 +61,9 @@ function firstLapsed(leases: Iterable<Unit>, now: number, limit: number): Unit[]
   const found: Unit[] = [];
   for (const unit of leases) {
     const expiration = expirationOf(unit);
-    if (expiration > now || (found.length >= limit && expiration > expirationOf(found.at(-1)!))) break;
+    const last = found.at(-1);
+    if (expiration > now) break;
+    if (found.length >= limit && (last === undefined || expiration > expirationOf(last))) break;
     found.push(unit);
   }
   return found;

@@ -51,7 +51,8 @@ export function takeMessages(
   const before = key === null ? undefined : space.taken.get(key);
   if (before !== undefined) return [...before.messages];
   const messages = takeFrom(space, queue, max);
-  if (key !== null && messages.length > 0) space.taken.set(key, { time: now, messages });
+  // copied: the list belongs to the caller
+  if (key !== null && messages.length > 0) space.taken.set(key, { time: now, messages: [...messages] });
   return messages;
 }
 

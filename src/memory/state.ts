@@ -39,7 +39,7 @@ import { Failures } from "./failures.ts";
 import { SpaceHistory } from "./history.ts";
 import type { Queue } from "./queues.ts";
 import { SpecLanes, type UnitLane } from "./spec-lanes.ts";
-import { UnitNames, type NameChunk } from "./unit-names.ts";
+import { SpecUnits, type UnitChunk } from "./spec-units.ts";
 
 /** Fields that few units have: kept apart so that millions of others do not pay for them. */
 interface Links {
@@ -65,7 +65,7 @@ export class Unit implements UnitState {
   readonly created: number;
   status: WorkUnitStatus = "available";
   /** Its chunk among the names of its spec; null until it is added. */
-  chunk: NameChunk | null = null;
+  chunk: UnitChunk | null = null;
   /** The latest attempt, until it is superseded and becomes history. */
   attempt: AttemptState | null = null;
   /** Attempts ever made, and those that count as tries. */
@@ -199,16 +199,9 @@ export class Unit implements UnitState {
 }
 
 /** JavaScript's `<` is faster, and orders names by bytes as long as none has characters from U+D800 on. */
-export const byName = (a: Unit, b: Unit): number =>
-  a === b
-    ? 0
-    : a.spec.plain
-      ? a.name < b.name
-        ? -1
-        : a.name > b.name
-          ? 1
-          : 0
-      : compareNames(a.name, b.name);
+const orderByName = (unit: Unit, name: string): number =>
+  unit.spec.plain ? (unit.name < name ? -1 : unit.name > name ? 1 : 0) : compareNames(unit.name, name);
+export const byName = (a: Unit, b: Unit): number => (a === b ? 0 : orderByName(a, b.name));
 export const byClaim = (a: Unit, b: Unit): number => b.priority - a.priority || byName(a, b);
 const byDue = (a: Unit, b: Unit): number => a.notBefore - b.notBefore || a.id - b.id;
 const byTimer = (a: Unit, b: Unit): number => timerOf(a) - timerOf(b) || a.id - b.id;
@@ -230,8 +223,7 @@ export class Spec implements SpecState {
   deleted = false;
   /** Whether JavaScript's `<` orders all names so far. */
   plain = true;
-  units = new Map<string, Unit>();
-  readonly names = new UnitNames(byName);
+  readonly units = new SpecUnits(orderByName);
   /** In claim order; empty where units are handed out by partition. */
   readonly ready = new SortedList<Unit>(byClaim);
   readonly due = new SortedList<Unit>(byDue);
@@ -273,7 +265,7 @@ export class Spec implements SpecState {
   setMeta(meta: WorkSpecMeta): void {
     const limit = specTryLimit(this.meta);
     if (laneRules(meta) !== laneRules(this.meta) || hasLanes(meta) !== (this.lanes !== null))
-      this.#setLanes(hasLanes(meta) ? new SpecLanes(meta, this.units.values(), this.lanes) : null);
+      this.#setLanes(hasLanes(meta) ? new SpecLanes(meta, this.units, this.lanes) : null);
     if (breakerRules(meta) !== breakerRules(this.meta)) this.outcomes.clear();
     this.meta = meta;
     if (specTryLimit(meta) === limit) return;
@@ -290,7 +282,7 @@ export class Spec implements SpecState {
 
   /** The units that are available, in the order of names. */
   available(): Iterable<Unit> {
-    return this.names.find(["available"], () => true);
+    return this.units.find(["available"], () => true);
   }
 
   /** The highest priority of the available units; 0 when there are none. */
@@ -310,8 +302,8 @@ export class Spec implements SpecState {
     if (finished === undefined && failed === undefined) this.ended = null;
     else if (this.ended === null) {
       this.ended = { finished: new SortedList(byEnd), failed: new SortedList(byEnd) };
-      for (const unit of this.names.find(["finished"], () => true)) this.ended.finished.add(unit);
-      for (const unit of this.names.find(["failed"], () => true)) this.ended.failed.add(unit);
+      for (const unit of this.units.find(["finished"], () => true)) this.ended.finished.add(unit);
+      for (const unit of this.units.find(["failed"], () => true)) this.ended.failed.add(unit);
     }
   }
 

@@ -211,8 +211,9 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     let deleted = 0;
     for (const spec of this.#dead) {
       const units: Unit[] = [];
-      for (const unit of spec.units.values()) if (units.push(unit) >= limit - deleted) break;
+      for (const unit of spec.units) if (units.push(unit) >= limit - deleted) break;
       this.#remove(units, now);
+      if (units.length > 0) this.#changed(spec.namespace);
       deleted += units.length;
       if (spec.units.size > 0) return { deleted, done: false };
       this.#dead.delete(spec);
@@ -272,7 +273,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
       id: spec.id,
       namespace: spec.namespace,
       workSpec: spec.name,
-      counts: { ...spec.names.counts },
+      counts: { ...spec.units.counts },
       removed: { ...spec.removed },
     }));
   }
@@ -289,7 +290,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
 
   async waitingSince(ns: string | null, now: number): Promise<WaitingSinceRow[]> {
     return this.#current(ns, now)
-      .filter(({ names }) => names.counts.available > 0)
+      .filter(({ units }) => units.counts.available > 0)
       .map((spec) => ({ namespace: spec.namespace, workSpec: spec.name, ...waitingSince(spec) }));
   }
 
@@ -304,9 +305,11 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
   ): Promise<AddedWorkUnit[]> {
     const spec = this.#spec(ns, ref, now);
     const before = requestId === null ? undefined : spec.space.requests.get(`add ${spec.id} ${requestId}`);
-    if (before !== undefined) return before.answer as AddedWorkUnit[];
+    if (before !== undefined) return [...(before.answer as AddedWorkUnit[])];
     const answer = run(addUnits(this.#set.at(now), spec, puts));
-    if (requestId !== null) spec.space.requests.set(`add ${spec.id} ${requestId}`, { time: now, answer });
+    // copied: the list belongs to the caller
+    if (requestId !== null)
+      spec.space.requests.set(`add ${spec.id} ${requestId}`, { time: now, answer: [...answer] });
     this.#changed(ns);
     return answer;
   }
@@ -387,6 +390,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     if (repeated !== null) return { attempts: repeated, more: false };
     registerWorker(spec.space, claim.worker, now);
     const answer = run(claimUnits(this.#set.at(now), spec, claim));
+    if (answer.freed) this.#changed(ns);
     if (claim.requestId !== null && answer.attempts.length > 0)
       spec.space.requests.set(`claim ${claim.requestId}`, {
         time: now,

@@ -45,7 +45,7 @@ export function* findUnits(spec: Spec, where: WorkUnitWhere): Generator<Unit> {
     }
     return;
   }
-  for (const unit of spec.names.find(statuses ?? workUnitStatuses, start)) {
+  for (const unit of spec.units.find(statuses ?? workUnitStatuses, start)) {
     if (!nameHasPrefix(unit.name, prefix)) return;
     if (endedSince === undefined || matches(unit)) yield unit;
   }
@@ -88,7 +88,7 @@ export function waitingSince(spec: Spec): { since: number; exact: boolean } {
     const one = availableSince({ created, notBefore, since: from, attemptEnd: attempt?.end ?? 0 });
     since = Math.min(since, one);
   }
-  return { since, exact: spec.names.counts.available <= 2 * waitingSample };
+  return { since, exact: spec.units.counts.available <= 2 * waitingSample };
 }
 
 function* first(units: Iterable<Unit>, count: number): Generator<Unit> {

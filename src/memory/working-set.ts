@@ -70,11 +70,15 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   find(spec: Spec, name: string): Unit | undefined {
-    return spec.plain && spec.names.isNew(name) ? undefined : spec.units.get(name);
+    return spec.units.get(name);
   }
 
   spec(namespace: string, name: string): Spec | undefined {
     return this.#spaces.get(namespace)?.specs.get(name);
+  }
+
+  protected isOrphan(spec: Spec): boolean {
+    return this.#spaces.get(spec.namespace) !== spec.space;
   }
 
   everMade(id: number): boolean {
@@ -104,7 +108,7 @@ export class MemorySet extends WorkingSet<Unit> {
   }
 
   count(spec: Spec, status: WorkUnitStatus): number {
-    return spec.names.counts[status];
+    return spec.units.counts[status];
   }
 
   ready(spec: Spec): Unit | undefined {
@@ -197,8 +201,7 @@ export class MemorySet extends WorkingSet<Unit> {
   add(unit: Unit): void {
     const { spec } = unit;
     spec.noteName(unit.name);
-    spec.units.set(unit.name, unit);
-    spec.names.add(unit);
+    spec.units.add(unit);
     this.#units.add(unit);
   }
 
@@ -219,7 +222,7 @@ export class MemorySet extends WorkingSet<Unit> {
 
   enter(unit: Unit, status: WorkUnitStatus): void {
     const { spec } = unit;
-    spec.names.change(unit, status);
+    spec.units.change(unit, status);
     spec.lanes?.enter(unit, status);
     if (unit.extras !== noExtras && waits(status) && timerOf(unit) > 0) spec.timers.add(unit);
     if (status === "available") {
@@ -285,8 +288,7 @@ export class MemorySet extends WorkingSet<Unit> {
   remove(unit: Unit): void {
     if (unit.extras !== noExtras) this.setExtras(unit, noExtras);
     this.#dropNeeds(unit);
-    unit.spec.units.delete(unit.name);
-    unit.spec.names.remove(unit);
+    unit.spec.units.remove(unit);
     this.#units.delete(unit);
   }
 

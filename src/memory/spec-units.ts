@@ -5,14 +5,17 @@
 import { emptyTally, SortedList, type Chunk, type Tally, type WorkUnitStatus } from "../core/index.ts";
 import type { Unit } from "./state.ts";
 
-export type NameChunk = Chunk<Unit, Tally>;
+export type UnitChunk = Chunk<Unit, Tally>;
 
-export class UnitNames {
+export class SpecUnits {
   readonly counts: Tally = emptyTally();
   readonly #list: SortedList<Unit, Tally>;
+  readonly #order: (unit: Unit, name: string) => number;
 
-  constructor(compare: (a: Unit, b: Unit) => number) {
-    this.#list = new SortedList<Unit, Tally>(compare, {
+  /** `order` is negative for units before the name and positive for units after it. */
+  constructor(order: (unit: Unit, name: string) => number) {
+    this.#order = order;
+    this.#list = new SortedList<Unit, Tally>((a, b) => (a === b ? 0 : order(a, b.name)), {
       note: (units) => {
         const counts = emptyTally();
         for (const { status } of units) counts[status]++;
@@ -38,12 +41,17 @@ export class UnitNames {
     this.#list.add(unit);
   }
 
-  /**
-   * Whether there is certainly no unit of this name, judged by those added last; false means unknown. Names are mostly added in
-   * rising order, and a lookup among millions takes longer.
-   */
-  isNew(name: string): boolean {
-    return this.#list.isBehindAdded((unit) => (unit.name < name ? -1 : unit.name > name ? 1 : 0));
+  /** Not a map: one of a million names does not fit into the processor's cache, and names mostly come in rising order. */
+  get(name: string): Unit | undefined {
+    return this.#list.find((unit) => this.#order(unit, name));
+  }
+
+  get size(): number {
+    return this.#list.size;
+  }
+
+  [Symbol.iterator](): Generator<Unit> {
+    return this.#list.from();
   }
 
   remove(unit: Unit): void {
