@@ -9,7 +9,7 @@
  * Before the commit, callers that wait for work are woken once and may join the transaction: a unit is added, and claimed
  * by a waiting worker, with one sync.
  */
-import { CoordinateError, nextTurn } from "../core/index.ts";
+import { CoordinateError, nextTurn, WaitedError } from "../core/index.ts";
 import type { Connection, Statement } from "./driver.ts";
 import { explain, isFatal } from "./file.ts";
 import type { State } from "./state.ts";
@@ -26,6 +26,8 @@ interface Job {
   alone: boolean;
   /** Submitted by a caller that this transaction woke up. */
   invited: boolean;
+  /** The verb does nothing and throws a `WaitedError` if it starts later than this. */
+  deadline: number;
 }
 
 type Outcome = { job: Job; answer: unknown } | { job: Job; error: unknown };
@@ -34,6 +36,9 @@ type Outcome = { job: Job; answer: unknown } | { job: Job; error: unknown };
 const defaultJoinMs = 12;
 /** How long a verb runs before the event loop gets a turn. */
 const turnMs = 20;
+/** How long a timely verb may wait for other transactions: at a time, and in all. */
+const timelyMs = 1000;
+const timelyLimitMs = 60_000;
 
 export class Committer {
   readonly #file: string;
@@ -83,8 +88,10 @@ export class Committer {
     return this.#queue.length;
   }
 
+  /** `timely`: the times that the verb writes count from when it starts. If it had to wait, its caller tries again with a later `now`. */
   submit<Answer>(
     work: () => Answer | typeof again | Generator<undefined, Answer | typeof again>,
+    timely = false,
   ): Promise<Answer> {
     return new Promise<Answer>((resolve, reject) => {
       if (this.#failure !== null) reject(this.#failure);
@@ -92,7 +99,8 @@ export class Committer {
       else {
         // the cast is safe: the answer is the result of `work`
         const job = { work, resolve: resolve as (answer: unknown) => void, reject, alone: false };
-        this.#queue.push({ ...job, invited: this.#inviting });
+        const deadline = timely ? performance.now() + timelyMs : Infinity;
+        this.#queue.push({ ...job, invited: this.#inviting, deadline });
         if (this.#queue.length === 1 && this.#running === null) setImmediate(() => this.#start());
       }
     });
@@ -135,6 +143,8 @@ export class Committer {
         jobs.push(job);
         state.writes = 0;
         try {
+          if (performance.now() > job.deadline)
+            throw new WaitedError(`${this.#file}: other calls take long`, timelyMs, timelyLimitMs);
           let answer = job.work();
           if (isSteps(answer)) answer = await this.#drive(answer);
           outcomes.push({ job, answer });

@@ -37,6 +37,7 @@ import {
   parseAttemptId,
   putUnits,
   readOutputs,
+  resolveConsequences,
   takeTokens,
   tokensOf,
   unchanged,
@@ -46,6 +47,7 @@ import {
   type Claim,
   type Data,
   type Lane,
+  type Rule,
   type Settle,
   type WorkUnitPut,
 } from "../core/index.ts";
@@ -64,7 +66,7 @@ import { exactName } from "./units.ts";
 import { dataValue, isUsualName, nameValue, partitionValue, readData } from "./values.ts";
 import type { Steps } from "./work-units.ts";
 import { logAttempts } from "./workers.ts";
-import { applied } from "./working-set.ts";
+import { applied, type SqliteSet } from "./working-set.ts";
 
 /** Units in one statement of a claim or a deletion. */
 const unitsAtOnce = 500;
@@ -96,7 +98,7 @@ export function* addNew(
     state.sql.dropUnitRange.run(first, first + at + some.length - 1);
     return null;
   }
-  const added = enterNew(state, spec, puts, first, now);
+  const added = yield* enterNew(state, spec, puts, first, now);
   return sorted ? asGiven(given, added) : added;
 }
 
@@ -150,13 +152,13 @@ function originValues(origin: string | undefined): [unit: Value, number: Value] 
   return key === null ? [null, null] : [key.unitId, key.number];
 }
 
-function enterNew(
+function* enterNew(
   state: State,
   spec: Spec,
   puts: readonly WorkUnitPut[],
   first: number,
   now: number,
-): AddedWorkUnit[] {
+): Steps<AddedWorkUnit[]> {
   const { sql } = state;
   const last = first + puts.length - 1;
   state.nextId("unit", puts.length);
@@ -171,15 +173,18 @@ function enterNew(
   spec.counts.available += available;
   spec.counts.delayed += puts.length - available;
   state.history.note(spec.id, "added", now, -1, puts.length);
-  return puts.map((put, i) => {
+  const added: AddedWorkUnit[] = [];
+  for (const [i, put] of puts.entries()) {
+    if (i > 0 && i % unitsAtOnce === 0) yield;
     const { name, priority, notBefore } = put;
     const id = first + i;
     const delayed = notBefore > now;
     addExtras(state, { id, spec, name }, extrasOfPut(put));
     if (delayed && spec.due !== undefined) spec.due = Math.min(spec.due ?? notBefore, notBefore);
     if (!delayed && spec.top !== undefined) spec.top = Math.max(spec.top ?? priority, priority);
-    return { name, id, created: true, status: delayed ? "delayed" : "available" };
-  });
+    added.push({ name, id, created: true, status: delayed ? "delayed" : "available" });
+  }
+  return added;
 }
 
 /** Returns how many of the units are available. */
@@ -443,7 +448,8 @@ export function* settlePlain(
 ): Steps<AttemptChanged[] | null> {
   if (!state.fastPaths || state.counters.needs > 0) return null;
   const plain: Plain[] = [];
-  for (const change of changes) {
+  for (const [i, change] of changes.entries()) {
+    if (i > 0 && i % unitsAtOnce === 0) yield;
     const one = readPlain(state, ns, change, now);
     if (one === null) return null;
     plain.push(one);
@@ -461,7 +467,7 @@ export function* settlePlain(
   }
   ends.flush();
   countFinished(state, plain, now);
-  if (chained.length > 0) yield* addOutputs(state, chained, now);
+  if (chained.length > 0) yield* applied(state, now, (set) => addOutputs(set, chained, now));
   return answers;
 }
 
@@ -474,7 +480,7 @@ function countFinished(state: State, plain: readonly Plain[], now: number): void
 }
 
 /** Adds the outputs as units. Consecutive changes with the same next work spec share one put. */
-function* addOutputs(state: State, plain: readonly Plain[], now: number): Steps<void> {
+function* addOutputs(set: SqliteSet, plain: readonly Plain[], now: number): Rule<void> {
   for (let i = 0; i < plain.length;) {
     const next = plain[i]?.next;
     const puts: WorkUnitPut[] = [];
@@ -483,8 +489,10 @@ function* addOutputs(state: State, plain: readonly Plain[], now: number): Steps<
       const origin = attemptId(change.unitId, change.number);
       for (const unit of outputs?.units ?? []) puts.push(outputPut(unit, origin, now));
     }
-    if (next !== undefined && puts.length > 0) yield* applied(state, now, (set) => putUnits(set, next, puts));
+    if (next !== undefined && puts.length > 0) yield* putUnits(set, next, puts);
   }
+  // an output may be a unit of a batch, which it leaves
+  if (set.isUnresolved()) yield* resolveConsequences(set);
 }
 
 function readPlain(state: State, ns: string, change: Settle, now: number): Plain | null {

@@ -11,8 +11,10 @@ import {
   fstatSync,
   fsyncSync,
   ftruncateSync,
+  lstatSync,
   openSync,
   readSync,
+  realpathSync,
   statSync,
   writeSync,
 } from "node:fs";
@@ -93,6 +95,16 @@ export function openReadOnly(driver: Driver, file: string): Connection {
     return connection;
   } catch (error) {
     connection.close();
+    throw explain(file, error);
+  }
+}
+
+/** The file behind a symbolic link. SQLite keeps the log next to that file, and so must its lock be: by any name it has one owner. */
+export function followLink(file: string): string {
+  try {
+    const isLink = lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink() === true;
+    return isLink ? realpathSync(file) : file;
+  } catch (error) {
     throw explain(file, error);
   }
 }

@@ -46,7 +46,7 @@ function seeLocks(state: State, space: Space | undefined, paths: readonly LockPa
   for (const path of paths) {
     const key = lockKey(path);
     for (const ancestor of lockAncestors(path)) see(sql.lockAt.get(space.id, lockBytes(ancestor)));
-    for (const row of sql.locksUnder.all(space.id, lockBytes(key), lockEnd(key))) see(row);
+    for (const row of sql.locksUnder.all(space.id, lockBytes(key), ...lockEnd(space, key))) see(row);
   }
   return view;
 }
@@ -54,10 +54,10 @@ function seeLocks(state: State, space: Space | undefined, paths: readonly LockPa
 /** Encodes a lock key. A prefix of a key is a prefix of its bytes, and different keys have different bytes. */
 const lockBytes = (key: string): Buffer => Buffer.from(key, "utf16le");
 
-/** The upper bound of all keys that begin with this one, which ends in a zero UTF-16 unit or is empty. */
-function lockEnd(key: string): Buffer {
+/** The upper bound of all keys that begin with this one, which ends in a zero UTF-16 unit or is empty: no bytes sort after all keys. */
+function lockEnd({ id }: Space, key: string): [namespace: number, path: Buffer] {
   const bytes = lockBytes(key);
-  if (bytes.length === 0) return Buffer.alloc(64, 0xff);
+  if (bytes.length === 0) return [id + 1, bytes];
   bytes[bytes.length - 1] = 1;
-  return bytes;
+  return [id, bytes];
 }

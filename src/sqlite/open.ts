@@ -1,7 +1,7 @@
 /** Opening a store. */
 import { CoordinateError } from "../core/index.ts";
 import { loadDriver } from "./driver.ts";
-import { explain, openFile, openReadOnly, own, reserveLog, type Durability } from "./file.ts";
+import { explain, followLink, openFile, openReadOnly, own, reserveLog, type Durability } from "./file.ts";
 import { checkVersion, migrate, schemaVersion } from "./schema.ts";
 import { SqliteStore } from "./store.ts";
 
@@ -23,8 +23,9 @@ export interface SqliteOptions {
  * Opens or creates a store and owns the file until the store is closed. Throws `unavailable`, naming file and cause, if another
  * process owns the file, or if it is damaged, of a newer version or cannot be opened. `:memory:` is a store without a file.
  */
-export async function openSqlite(file: string, options: SqliteOptions = {}): Promise<SqliteStore> {
+export async function openSqlite(name: string, options: SqliteOptions = {}): Promise<SqliteStore> {
   const driver = loadDriver();
+  const file = followLink(name);
   const ownership = file === ":memory:" ? null : own(driver, file);
   try {
     const connection = openFile(driver, file, options.durability ?? "full");
@@ -47,8 +48,9 @@ export async function openSqlite(file: string, options: SqliteOptions = {}): Pro
  * Opens a store read-only, whether or not another process owns it. Verbs that write throw `not_supported`. Expired leases and
  * elapsed delays show as the owner last updated them.
  */
-export async function openSqliteReader(file: string): Promise<SqliteStore> {
+export async function openSqliteReader(name: string): Promise<SqliteStore> {
   const driver = loadDriver();
+  const file = followLink(name);
   const connection = openReadOnly(driver, file);
   try {
     const version = checkVersion(connection, file);

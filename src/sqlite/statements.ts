@@ -18,7 +18,7 @@ const unitColumns = `
 
 const ids = "(SELECT value FROM json_each(?))";
 
-/** The column `tries` of table `ready` for a unit that has reached its own try limit: above every limit of a work spec. */
+/** The column `tries` of table `ready` for a unit that has reached its own try limit: more than any unit is ever tried. */
 export const spentTries = 2 ** 30;
 
 const readyTries = `CASE WHEN e.max_tries IS NULL THEN u.tries WHEN e.max_tries > 0 AND u.tries >= e.max_tries THEN ${spentTries}
@@ -298,7 +298,7 @@ export const sql = {
     INSERT INTO ended SELECT spec, state, ended, id FROM unit WHERE id IN ${ids}`,
   expireMany: `
     UPDATE unit SET state = 0, status = 1, attempts = l.number, tries = tries + 1, worker = l.worker,
-      started = l.started, ended = l.expiration, expiration = l.expiration, late = l.late, errors = NULL,
+      started = l.started, ended = max(l.expiration, l.started), expiration = l.expiration, late = l.late, errors = NULL,
       own = l.own, attempt_data = l.data
     FROM lease AS l WHERE l.unit = unit.id AND unit.id IN ${ids}`,
   waitAgain: `
@@ -473,14 +473,16 @@ export const sql = {
   logBefore: `
     SELECT time, number, attempts FROM log WHERE worker = ? AND (time, number) < (?, ?)
     ORDER BY time DESC, number DESC LIMIT ? + 0`,
-  logFrom:
-    "SELECT worker, time, number, attempts FROM log WHERE worker >= ? ORDER BY worker, time, number LIMIT ? + 0",
+  logFrom: `
+    SELECT worker, time, number, attempts FROM log WHERE (worker, time, number) > (?, ?, ?)
+    ORDER BY worker, time, number LIMIT ? + 0`,
   dropLog: "DELETE FROM log WHERE worker = ? AND time = ? AND number = ?",
   unitExists: "SELECT 1 FROM unit WHERE id = ?",
 
   // ---- locks and requests
 
-  locksUnder: "SELECT path, labels, owner, deadline FROM lock WHERE namespace = ? AND path >= ? AND path < ?",
+  locksUnder: `
+    SELECT path, labels, owner, deadline FROM lock WHERE (namespace, path) >= (?, ?) AND (namespace, path) < (?, ?)`,
   lockAt: "SELECT path, labels, owner, deadline FROM lock WHERE namespace = ? AND path = ?",
   setLock: "INSERT OR REPLACE INTO lock VALUES (?, ?, ?, ?, ?)",
   dropLock: "DELETE FROM lock WHERE namespace = ? AND path = ?",

@@ -104,7 +104,7 @@ import {
   takeMessages,
 } from "./queues.ts";
 import { State, type Space, type Spec } from "./state.ts";
-import { deleteUnits, purge, sweep } from "./sweep.ts";
+import { deleteUnits, logStart, purge, sweep, type SweepCursor } from "./sweep.ts";
 import { findUnitByName } from "./units.ts";
 import {
   countUnits,
@@ -138,7 +138,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   readonly #opened: OpenedFile;
   readonly #state: State;
   readonly #committer: Committer;
-  readonly #cursor = { worker: 0, log: 0 };
+  readonly #cursor: SweepCursor = { worker: 0, log: logStart };
   #closing: Promise<void> | null = null;
 
   /** Use `openSqlite` or `openSqliteReader`. */
@@ -175,10 +175,11 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
 
   #write<Answer>(
     work: (state: State) => Answer | typeof again | Steps<Answer | typeof again>,
+    timely = false,
   ): Promise<Answer> {
     if (this.#opened.readOnly) return Promise.reject(this.#readOnly());
     const state = this.#state;
-    return this.#committer.submit(() => work(state));
+    return this.#committer.submit(() => work(state), timely);
   }
 
   /** Reads a work spec that is up to date. */
@@ -552,7 +553,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
   // ---- attempts
 
   async claim(ns: string, claim: Claim, now: number): Promise<{ attempts: AttemptRow[]; more: boolean }> {
-    return this.#write(() => this.#claim(ns, claim, now));
+    return this.#write(() => this.#claim(ns, claim, now), true);
   }
 
   *#claim(ns: string, claim: Claim, now: number): Steps<{ attempts: AttemptRow[]; more: boolean }> {
@@ -588,7 +589,7 @@ export class SqliteStore implements Store, Watchable, HistoryKeeper {
       runAll(resolveConsequences(set));
       set.flush();
       return rows;
-    });
+    }, true);
   }
 
   async settle(ns: string, changes: readonly Settle[], now: number): Promise<AttemptChanged[]> {
@@ -919,7 +920,10 @@ function* claimSome(
   const limit = claim.limit - plain.length;
   if (limit <= 0 || (plain.length > 0 && spec.counts.available === 0))
     return { attempts: plain, more: false };
-  const { attempts, more } = yield* applied(state, now, (set) => claimUnits(set, spec, { ...claim, limit }));
+  const { attempts, more, freed } = yield* applied(state, now, (set) =>
+    claimUnits(set, spec, { ...claim, limit }),
+  );
+  if (freed) state.changed.add(spec.namespace);
   return { attempts: [...plain, ...attempts], more: more && plain.length === 0 };
 }
 

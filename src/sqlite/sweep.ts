@@ -24,11 +24,14 @@ import type { Steps } from "./work-units.ts";
 import { forgetWorkers, unpackAttempts } from "./workers.ts";
 import { applied } from "./working-set.ts";
 
-/** Where the next call continues: at which expiration among old workers, at which worker in the log. */
+/** Where the next call continues: at which expiration among old workers, after which row of the log. */
 export interface SweepCursor {
   worker: number;
-  log: number;
+  log: readonly [worker: number, time: number, number: number];
 }
+
+/** Before all rows of the log. */
+export const logStart = [0, 0, 0] as const;
 
 export function* sweep(state: State, cursor: SweepCursor, limits: SweepLimits, now: number): Steps<Swept> {
   const swept = nothingSwept();
@@ -59,7 +62,7 @@ export function* sweep(state: State, cursor: SweepCursor, limits: SweepLimits, n
   const { forgotten, next } = forgetWorkers(state, limits.workersBefore, cursor.worker, 1000);
   swept.workers = forgotten;
   cursor.worker = next;
-  trimLog(state, cursor);
+  if (!trimLog(state, cursor)) swept.more = true;
   return swept;
 }
 
@@ -77,7 +80,7 @@ function* exhaust(state: State, space: Space, limits: SweepLimits, now: number, 
       const limit = specTryLimit(spec.meta);
       while ((limit > 0 || state.counters.extras > 0) && left() > 0) {
         const ids = (hasLanes(spec.meta) ? state.sql.spentInLanes : state.sql.spent)
-          .all(spec.id, limit || spentTries, left())
+          .all(spec.id, Math.min(limit || spentTries, spentTries), left())
           .map(([id]) => id as number);
         if (ids.length === 0) break;
         const failed = yield* applied(state, now, (set) => exhaustUnits(set, set.units(ids)));
@@ -134,6 +137,7 @@ function syncEnded(state: State, spec: Spec): boolean {
   const wanted = finished !== undefined || failed !== undefined;
   if (!wanted) {
     if (spec.retained === 0) return true;
+    fillUpTo(state, spec, null);
     const rows = state.sql.someEnded.all(spec.id, filledAtOnce);
     for (const [kind, time, unit] of rows) state.sql.dropEnded.run(spec.id, kind!, time!, unit!);
     state.writes++;
@@ -150,11 +154,17 @@ function syncEnded(state: State, spec: Spec): boolean {
   if (typeof last === "number") {
     const name = sql.unitNameBytes.get(last)?.[0] ?? allNames;
     sql.fillEnded.run(spec.id, from, name);
-    spec.filled = Buffer.concat([name as Uint8Array, Buffer.of(0)]);
+    fillUpTo(state, spec, Buffer.concat([name as Uint8Array, Buffer.of(0)]));
   }
   if (rows.length === filledAtOnce) return false;
   setRetained(state, spec, 2);
   return true;
+}
+
+function fillUpTo(state: State, spec: Spec, name: Uint8Array | null): void {
+  const before = spec.filled;
+  state.undo(() => (spec.filled = before));
+  spec.filled = name;
 }
 
 export function setRetained(state: State, spec: Spec, retained: 0 | 1 | 2): void {
@@ -170,29 +180,36 @@ export function setRetained(state: State, spec: Spec, retained: 0 | 1 | 2): void
   state.sql.setSpecRetained.run(retained, spec.id);
 }
 
-/** Deletes log rows whose units were all deleted or whose worker was forgotten: the oldest rows of up to 20 workers per call. */
-function trimLog(state: State, cursor: SweepCursor): void {
-  let worker = cursor.log;
-  for (let tried = 0; tried < 20; tried++) {
-    const rows = state.sql.logFrom.all(worker, 50);
-    const [first] = rows;
-    if (first === undefined) {
-      cursor.log = 0;
-      return;
-    }
-    const known = state.sql.workerKnown.get(first[0]!)?.[0] === 1;
-    const isLive = (attempts: Value | undefined): boolean =>
-      unpackAttempts(attempts as Uint8Array).some(
-        ({ unitId }) => state.sql.unitExists.get(unitId) !== undefined,
-      );
-    for (const [of, time, number, attempts] of rows) {
-      if (of !== first[0] || (known && isLive(attempts))) break;
-      state.writes++;
-      state.sql.dropLog.run(of!, time!, number!);
-    }
-    worker = (first[0] as number) + 1;
+/** How many rows of the log, and how many of their units, one sweep looks at. */
+const logRowsAtOnce = 200;
+const logUnitsAtOnce = 2000;
+
+/**
+ * Deletes log rows whose units were all deleted or whose worker was forgotten, among the next rows of the log. Returns false if at
+ * least half of them were deleted: a busy worker logs more rows in a second than one call looks at.
+ */
+function trimLog(state: State, cursor: SweepCursor): boolean {
+  const rows = state.sql.logFrom.all(...cursor.log, logRowsAtOnce);
+  let units = 0;
+  const isLive = (attempts: Value | undefined): boolean =>
+    unpackAttempts(attempts as Uint8Array).some(({ unitId }) => {
+      units++;
+      return state.sql.unitExists.get(unitId) !== undefined;
+    });
+  let seen = 0;
+  let dropped = 0;
+  for (const [worker, time, number, attempts] of rows as [number, number, number, Uint8Array][]) {
+    if (units >= logUnitsAtOnce) break;
+    cursor.log = [worker, time, number];
+    seen++;
+    if (state.sql.workerKnown.get(worker)?.[0] === 1 && isLive(attempts)) continue;
+    state.writes++;
+    dropped++;
+    state.sql.dropLog.run(worker, time, number);
   }
-  cursor.log = worker;
+  if (seen < rows.length || rows.length === logRowsAtOnce) return dropped * 2 < seen;
+  cursor.log = logStart;
+  return true;
 }
 
 // ---- after deletions
@@ -217,6 +234,7 @@ function* purgeSpec(state: State, spec: Spec, limit: number, now: number): Steps
     rows.map(([id]) => id as number),
     now,
   );
+  if (rows.length > 0) state.changed.add(spec.namespace);
   if (rows.length >= limit) return rows.length;
   state.writes++;
   sql.dropSpec.run(spec.id);

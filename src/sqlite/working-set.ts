@@ -110,6 +110,10 @@ export class SqliteSet extends WorkingSet<Unit> {
     return this.#state.spaces.get(namespace)?.specs.get(name);
   }
 
+  protected isOrphan(spec: Spec): boolean {
+    return this.#state.deadSpaces.has(spec.space.id);
+  }
+
   everMade(id: number): boolean {
     return id <= this.#state.counters.unit;
   }

@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import {
   encodeData,
   Engine,
@@ -49,6 +49,20 @@ const fails = (): Promise<unknown> => {
     0,
   );
 };
+
+test("the lease of a claim that waited for a long call counts from when it was made", async () => {
+  await add("u");
+  let monotonic = 0;
+  const watch = vi.spyOn(performance, "now").mockImplementation(() => monotonic);
+  const asked = engine.requestAttempts("", { worker: "w", lifetimeMs: 2000 });
+  for (let i = 0; i < 10; i++) await Promise.resolve();
+  monotonic += 5000;
+  clock.advance(5000);
+  const [attempt] = await asked;
+  watch.mockRestore();
+  expect(attempt).toMatchObject({ startTime: clock.now(), expirationTime: clock.now() + 2000 });
+  expect(await engine.getAttempts("", [attempt!.id])).toMatchObject([{ status: "pending" }]);
+});
 
 describe("a group", () => {
   test("verbs of one turn share one transaction", async () => {
@@ -234,4 +248,25 @@ describe("long work", () => {
     seen.add(await available());
     expect([...seen].every((count) => count === 0 || count === 30_000)).toBe(true);
   }, 60_000);
+});
+
+test("a sweep that could not be committed leaves out no ended unit when it is repeated", async () => {
+  const names = Array.from({ length: 2500 }, (_, i) => `u${String(i).padStart(4, "0")}`);
+  await engine.addWorkUnits(
+    "",
+    "s",
+    names.map((name) => ({ name })),
+  );
+  const attempts = await engine.requestAttempts("", { worker: "w", number: names.length });
+  await engine.settleAttempts(
+    "",
+    attempts.map(({ id }) => ({ attempt: id, action: "finish" })),
+  );
+  await engine.setWorkSpecs("", [
+    { data: encodeData({ name: "s", retention: { finished: { max_count: 10 } } }) },
+  ]);
+  fault.arm(true);
+  await expect(engine.sweep()).rejects.toThrow();
+  for (let i = 0; i < 10; i++) await engine.sweep();
+  expect((await engine.tally(""))[0]?.counts.finished).toBe(10);
 });

@@ -7,8 +7,10 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  readdirSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from "node:fs";
@@ -75,6 +77,20 @@ describe("ownership", () => {
     // the first process is not affected
     expect((await engine.tally(""))[0]?.counts.available).toBe(100);
     await engine.close();
+  });
+
+  test("a link to the file is the file: it has one owner, and one log", async () => {
+    const link = `${file}.link`;
+    const engine = await filled();
+    symlinkSync(path.basename(file), link);
+    await expect(openSqlite(link)).rejects.toThrow(/is in use by process/);
+    await engine.close();
+    const again = await openSqlite(link, { reserveLog: true });
+    expect((await again.statistics()).logBytes).toBeGreaterThan(16_000_000);
+    await again.close();
+    expect(readdirSync(directory).filter((name) => name.startsWith(path.basename(link)))).toEqual([
+      path.basename(link),
+    ]);
   });
 
   test("a file whose owner was killed is free at once", async () => {
