@@ -18,13 +18,14 @@ import {
   copyFromUnits,
   copyUnits,
   hasExtras,
-  inKeyOrder,
   insertNamedSql,
   insertSql,
   insertValues,
+  inWriteOrder,
   isNamed,
   namedValues,
 } from "./fast-paths.ts";
+import { foldAfterAdd } from "./lanes.ts";
 import { readSpec, specColumnCount, specColumns, type Spec } from "./units.ts";
 import { longestKey, textKey } from "./values.ts";
 import type { PostgresSet } from "./working-set.ts";
@@ -115,10 +116,12 @@ export class Adds {
       return null;
     if (puts.length > 1 && new Set(puts.map(({ name }) => name)).size < puts.length) return null;
     const ids = await allocate(puts.length, db);
-    const rows = inKeyOrder(puts, ids);
+    const rows = inWriteOrder(spec.meta, puts, ids);
     if (rows.some(({ key }) => key.length > longestKey)) return null;
-    const answer = puts.map(({ name, notBefore }, i): AddedWorkUnit => {
-      return { name, id: ids[i] ?? 0, created: true, status: notBefore > now ? "delayed" : "available" };
+    const idOf = new Map(rows.map(({ id, put }) => [put, id]));
+    const answer = puts.map((put): AddedWorkUnit => {
+      const status = put.notBefore > now ? "delayed" : "available";
+      return { name: put.name, id: idOf.get(put)!, created: true, status };
     });
     const note = request === null ? null : { id: request, answer: JSON.stringify(answer) };
     try {
@@ -129,6 +132,7 @@ export class Adds {
         });
         if (!done) return null;
         db.historyCounts.note(spec.id, "added", now, -1, puts.length);
+        if (hasLanes(spec.meta)) await foldAfterAdd(db, spec, puts.length, now);
         return answer;
       }
       const named = hasLanes(spec.meta) || puts.some(isNamed);

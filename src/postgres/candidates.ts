@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import {
   hasFlowRules,
+  isRunDue,
   nameFromBytes,
   nameToBytes,
   nextToken,
@@ -94,7 +95,8 @@ export async function readCandidates(
     );
     // elapsed timers are handled for all specs at once, so only the first candidate reports them
     const rung = row[19] === true && candidates.length === 0 ? now : Infinity;
-    const due = Math.min(lease ?? Infinity, delay ?? Infinity, runsDue(meta) || Infinity, rung);
+    const run = isRunDue(meta, now) ? now : runsDue(meta) || Infinity;
+    const due = Math.min(lease ?? Infinity, delay ?? Infinity, run, rung);
     candidates.push({
       id: row[2] as number,
       name: nameFromBytes(row[3] as Buffer),

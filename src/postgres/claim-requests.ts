@@ -7,6 +7,7 @@ import {
   hasBreaker,
   hasFlowRules,
   hasLanes,
+  pairKey,
   workerLifetimeMs,
   type Candidates,
   type CandidatesRequest,
@@ -15,7 +16,7 @@ import {
 import { readAttempts } from "./attempts.ts";
 import { readCandidates, readTopPriorities } from "./candidates.ts";
 import { Caution } from "./caution.ts";
-import { claimUnits, heldLanes, type Claimed, type ClaimHints } from "./claims.ts";
+import { claimUnits, heldLanes, readAnswer, type Claimed, type ClaimHints } from "./claims.ts";
 import type { Context } from "./context.ts";
 import { Floors } from "./floor.ts";
 import { readLimits } from "./limits.ts";
@@ -81,14 +82,22 @@ export class ClaimRequests {
         Math.max(...asked.map((one) => one.now)),
       );
     const answer = await this.#lookMerges.ask(ns, { requestId, now }, look);
-    if (fresh)
-      for (const candidate of answer.candidates)
-        if (hasLanes(candidate.meta) && candidate.available > 0 && candidate.held === null)
-          candidate.held = await this.#context.db.transaction((tx) => heldLanes(tx, candidate.id, now), {
-            repeatable: true,
-          });
+    if (fresh) await this.#holdLanes(ns, answer, requestId, now);
     if (topPriorities) await readTopPriorities(this.#context.db, answer.candidates);
     return answer;
+  }
+
+  /**
+   * Looks whether all partitions of a work spec are held. This is later than the look, which callers share: what holds them may be a
+   * claim of the same request.
+   */
+  async #holdLanes(ns: string, answer: Candidates, requestId: string | null, now: number): Promise<void> {
+    const { db } = this.#context;
+    const laned = answer.candidates.filter(({ meta, available }) => hasLanes(meta) && available > 0);
+    for (const candidate of laned)
+      candidate.held ??= await db.transaction((tx) => heldLanes(tx, candidate.id, now), { repeatable: true });
+    if (requestId !== null && answer.repeated === null && laned.some(({ held }) => held !== null))
+      answer.repeated = await readAnswer(db, ns, requestId, now);
   }
 
   /** One look for all requests, with the attempts that each repeated request was given before. */
@@ -137,7 +146,7 @@ export class ClaimRequests {
   async claim(ns: string, claim: Claim, now: number): Promise<Claimed> {
     const { requestId } = claim;
     if (requestId === null) return this.#claim(ns, claim, now);
-    const key = `${ns}\0${requestId}`;
+    const key = pairKey(ns, requestId);
     const earlier = this.#claiming.get(key);
     if (earlier !== undefined) return earlier;
     const answer = this.#claim(ns, claim, now);
@@ -186,6 +195,7 @@ export class ClaimRequests {
     };
     const held = asked.filter((_, i) => holds[i]).map(({ claim }) => claim);
     const answers = await claimUnits(claiming, held);
+    if (answers.some(({ freed }) => freed === true)) await this.#context.changed(ns);
     let at = 0;
     return holds.map((held) =>
       held ? (answers[at++] ?? noClaim) : { attempts: [], more: false, stale: true },

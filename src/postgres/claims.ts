@@ -33,6 +33,7 @@ import { failUnless, isRow, isNotPlain, type Database, type Row, type Transactio
 import { start, type Floors, type Place } from "./floor.ts";
 import { claimFromLanes, mayBePlain } from "./lane-claims.ts";
 import { readKeys, readRepeated, registerWorkers } from "./log.ts";
+import { freedSql } from "./tally.ts";
 import { readSpec, specColumns, type Spec } from "./units.ts";
 import { byteas, int8s, keyPrefix, textKey } from "./values.ts";
 import { apply, PostgresSet, type Allocate } from "./working-set.ts";
@@ -121,18 +122,32 @@ ${givenFrom("picked")}`,
 /**
  * The optimistic variant: updates units by ctid, without checking them first. The statement fails if a unit was tried before, has no
  * try left, or was changed concurrently, so that its row or its row of `waiting` has another ctid.
+ *
+ * It locks the rows of `waiting` before it looks at their units, so that it passes those of other claims without reading their
+ * units: six claims of a thousand units at once took twice the time of the server that single ones take. If a unit turns out to be
+ * locked by another kind of change, the statement fails, too: the careful variant finds the units behind it.
  */
 const quick = {
-  given: `${givenFrom(`(
-      SELECT w.ctid AS waiting, u.ctid AS row, u.attempts, u.tries, ${beginsAndWaits(freed)},
-        u.attempt_status IS NOT NULL OR coalesce(${isExhausted}, false) AS odd${candidates}
+  given: `held AS MATERIALIZED (
+    SELECT w.ctid AS waiting, w.unit, w.at, w.key FROM @waiting w
+    WHERE w.spec = $1 AND w.status = 0 AND (w.at, w.key) >= ($10::float8, $11::bytea)
+    ORDER BY w.at, w.key
+    LIMIT coalesce((SELECT places FROM places), 0)
+    FOR UPDATE SKIP LOCKED
+  ), ${givenFrom(`(
+      SELECT h.waiting, u.ctid AS row, u.attempts, u.tries, ${beginsAndWaits(freed)},
+        u.attempt_status IS NOT NULL OR coalesce(${isExhausted}, false) AS odd
+      FROM held h JOIN @unit u ON ${isRow("u.id", "h.unit")}
+      WHERE u.status = 0
+      ORDER BY h.at, h.key
+      FOR UPDATE OF u SKIP LOCKED
     )`).replace("  ), ", "")}
   ), fit AS MATERIALIZED (
     SELECT count(*) AS picked, coalesce(bool_or(odd), false) AS odd FROM given`,
   from: "FROM given p WHERE u.ctid = p.row",
   columns: "",
   gone: " RETURNING 1",
-  sure: `, (SELECT ${failUnless("picked = (SELECT count(*) FROM gone) AND picked <= $2::bigint AND NOT odd", "picked")} FROM fit)`,
+  sure: `, (SELECT ${failUnless("picked = (SELECT count(*) FROM gone) AND picked = (SELECT count(*) FROM held) AND picked <= $2::bigint AND NOT odd", "picked")} FROM fit)`,
 };
 
 /**
@@ -154,7 +169,7 @@ const claimStatement = (kind: ClaimKind, { given, from, columns, gone, sure } = 
       ${isStale} AS stale,
       CASE WHEN s.max_running = 0 THEN $2::bigint
         ELSE s.max_running - (SELECT coalesce(sum(t.pending), 0) FROM @tally t WHERE t.spec = s.id) END AS room,
-      CASE WHEN s.max_running = 0 THEN 0 ELSE (SELECT max(t.freed) FROM @tally t WHERE t.spec = s.id) END AS freed
+      CASE WHEN s.max_running = 0 THEN 0 ELSE ${freedSql("s.id", "$3::bigint")} END AS freed
     FROM @spec s JOIN @namespace n ON n.id = s.namespace
     WHERE s.id = $1 AND NOT s.dead AND n.name = $9
   ), places AS MATERIALIZED (
@@ -224,6 +239,8 @@ const knownMs = 60_000;
 export interface Claimed {
   attempts: AttemptRow[];
   more: boolean;
+  /** By the rules of core: other units may have become available. */
+  freed?: boolean;
   /** The earlier look is outdated; nothing was claimed. */
   stale?: boolean;
 }
@@ -375,19 +392,26 @@ async function repeated(claiming: Claiming, claims: readonly Claim[]): Promise<C
   const { db, ns, now } = claiming;
   const answers: Claimed[] = [];
   for (const claim of claims) {
-    const [row] = await db.rows(
-      `SELECT r.answer FROM @namespace n JOIN @request r ON r.namespace = n.id AND r.spec = 0 AND r.id = $2
-       WHERE n.name = $1 AND NOT n.dead`,
-      [nameToBytes(ns), textKey(claim.requestId ?? "")],
-    );
-    if (row !== undefined)
-      answers.push({
-        attempts: await readAttempts(db, ns, readKeys(row[0] as string), now, true),
-        more: false,
-      });
+    const attempts = await readAnswer(db, ns, claim.requestId ?? "", now);
+    if (attempts !== null) answers.push({ attempts, more: false });
     else answers.push(...(await tryClaim(claiming, [claim])));
   }
   return answers;
+}
+
+/** The attempts that an earlier request with this id was given; null if there was none. */
+export async function readAnswer(
+  db: Database,
+  ns: string,
+  requestId: string,
+  now: number,
+): Promise<AttemptRow[] | null> {
+  const [row] = await db.rows(
+    `SELECT r.answer FROM @namespace n JOIN @request r ON r.namespace = n.id AND r.spec = 0 AND r.id = $2
+     WHERE n.name = $1 AND NOT n.dead`,
+    [nameToBytes(ns), textKey(requestId)],
+  );
+  return row === undefined ? null : readAttempts(db, ns, readKeys(row[0] as string), now, true);
 }
 
 type ClaimAnswer =

@@ -5,6 +5,7 @@
 import {
   byExpiration,
   expireUnits,
+  graceMs,
   makeRuns,
   missingWorkSpec,
   nameToBytes,
@@ -51,8 +52,9 @@ export const hasOverdue = (spec: string, now: string): string => `(
   OR ${hasRunDue(spec, now)}
   OR ${hasOverdueAcross(now)})`;
 
+/** As `isRunDue` of core. */
 const hasRunDue = (spec: string, now: string): string =>
-  `coalesce(${spec}.next_run <= ${now} AND NOT ${spec}.paused, false)`;
+  `coalesce((${spec}.next_run <= ${now} OR ${spec}.last_run > ${now} + ${graceMs}) AND NOT ${spec}.paused, false)`;
 
 /** A work spec, and the digest of its metadata; the digest is null if the spec had overdue work. */
 export interface LookedUp {

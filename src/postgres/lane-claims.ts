@@ -6,6 +6,7 @@
  */
 import {
   burstOf,
+  longestSkewMs,
   hasLanes,
   hasRate,
   hasWeights,
@@ -32,7 +33,7 @@ import {
 } from "./claim-answers.ts";
 import { isRow, type Transaction } from "./connection.ts";
 import { begunIds, foldNotes, idsInLane, waits } from "./lanes.ts";
-import { tallyOf } from "./tally.ts";
+import { freedSql, tallyOf } from "./tally.ts";
 import type { Spec } from "./units.ts";
 import { byteas, int8s, textKey } from "./values.ts";
 import type { Allocate } from "./working-set.ts";
@@ -82,10 +83,11 @@ const begins = "(SELECT at FROM begins)";
 
 /** A token bucket as in `partitions.ts` of core: `full` as `fillTime` and `tokensOf` read it. */
 const fillTime = (full: string): string =>
-  `least(greatest(${full}, ${begins}), ${begins} + $11::float8 * $10::float8)`;
-const tokens = (full: string): string => `floor($11 - (${fillTime(full)} - ${begins}) / $10 + 1e-6)`;
+  `CASE WHEN ${full} > ${begins} + $11::float8 * $10::float8 + ${longestSkewMs} THEN ${begins} + ($11 - 1) * $10
+     ELSE greatest(${full}, ${begins}) END`;
+const tokens = (full: string): string => `floor($11 - ((${fillTime(full)}) - ${begins}) / $10 + 1e-6)`;
 const nextToken = (full: string): string =>
-  `greatest(${begins}, ceil(${fillTime(full)} - ($11 - 1) * $10 - 1e-6))`;
+  `greatest(${begins}, ceil((${fillTime(full)}) - ($11 - 1) * $10 - 1e-6))`;
 
 /** Conditions on every lane `g`. */
 const mayServe = ({ ordered, limited, rated }: LaneClaimKind): string =>
@@ -105,6 +107,10 @@ const stateAfter = ({ ordered, limited, rated }: LaneClaimKind): string =>
     : `CASE WHEN h.next_place IS NULL${limited ? " OR h.running + h.share >= $12::bigint" : ""} THEN 0
         ${rated ? `WHEN ${tokens("h.full_after")} < 1 THEN 2 ` : ""}ELSE 1 END`;
 
+/** 0 unless the lane waits for a token: the column has an index, so a value for each turn would cost each turn three index entries. */
+const untilAfter = ({ rated }: LaneClaimKind): string =>
+  rated ? `CASE WHEN ${tokens("h.full_after")} < 1 THEN ${nextToken("h.full_after")} ELSE 0 END` : "0";
+
 /**
  * $1 spec, $2 places, $3 now, $4 max retries, $5 workers, $6 lengths of their leases, $7 the first turn of each caller, $8 the
  * cursor, $9 when the attempts begin at the earliest, $10 the time of a token and $11 the burst of `rate_per_partition`, $12
@@ -119,7 +125,7 @@ const laneClaimStatement = (kind: LaneClaimKind): string => `
   ), spec AS MATERIALIZED (
     SELECT s.id, s.namespace FROM @spec s WHERE s.id = $1
   ), begins AS MATERIALIZED (
-    SELECT greatest($9::float8${kind.takesPlaces ? ", (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)" : ""}) AS at
+    SELECT greatest($9::float8${kind.takesPlaces ? `, ${freedSql("$1", "$3::bigint")}` : ""}) AS at
   ), first AS MATERIALIZED (
     SELECT l.rank FROM @lane l WHERE l.spec = $1 AND l.state = 1 ORDER BY l.spec, l.rank, l.partition LIMIT 1
   ), ring AS MATERIALIZED (
@@ -157,9 +163,9 @@ const laneClaimStatement = (kind: LaneClaimKind): string => `
     SELECT c.lease, $1, min(c.attempt_expiration), bool_or(c.needs), c.lane, array_agg(c.id) FROM claimed c GROUP BY c.lease, c.lane
   ), served AS (
     UPDATE @lane l SET place = h.next_place, key = h.next_key, rank = ${kind.fair ? "0" : "coalesce(h.next_place, 0)"},
-      state = ${stateAfter(kind)}, full_at = h.full_after, until = ${kind.rated ? nextToken("h.full_after") : "0"}
+      state = ${stateAfter(kind)}, full_at = h.full_after, until = ${untilAfter(kind)}
     FROM fit, (
-      SELECT s.*, ${kind.rated ? `${fillTime("s.full_at")} + s.share * $10` : "s.full_at"} AS full_after
+      SELECT s.*, ${kind.rated ? `(${fillTime("s.full_at")}) + s.share * $10` : "s.full_at"} AS full_after
       FROM seen s WHERE s.round = s.share
     ) AS h
     WHERE l.ctid = h.row AND fit.plain
@@ -180,7 +186,7 @@ export function laneClaimSql(kind: LaneClaimKind): string {
 
 /** The available and the pending units of a spec, when its last attempt ended, and an answer to one of the requests. */
 const countsSql = `
-  SELECT c.available, c.pending, (SELECT coalesce(max(t.freed), 0) FROM @tally t WHERE t.spec = $1),
+  SELECT c.available, c.pending, ${freedSql("$1", "$2::bigint")},
     (SELECT r.answer FROM unnest($6::bytea[]) AS g (id) CROSS JOIN LATERAL ${requestOf("$5", "g.id")} r LIMIT 1)
   FROM ${tallyOf("$1")} c`;
 

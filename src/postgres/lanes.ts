@@ -14,7 +14,7 @@ import { hasLanes, maxCountedInPartition, type LaneRow } from "../core/index.ts"
 import { isRow, type Database, type Row, type Session } from "./connection.ts";
 import { comparePlaces, type Place } from "./floor.ts";
 import { runsIn } from "./standing.ts";
-import type { Spec } from "./units.ts";
+import { readSpec, specColumns, type Spec } from "./units.ts";
 import { byteas, float8s, int8s, laneKey, nameOf } from "./values.ts";
 
 /** The most notes that one claim folds. */
@@ -144,6 +144,30 @@ export async function foldNotes(
 ): Promise<Row[]> {
   await buildLanes(tx, spec, now);
   return tx.rows(`WITH ${foldSteps} ${also}`, [spec.id, now, spec.meta.fair !== "", notesAtOnce, ...values]);
+}
+
+/**
+ * Folds the notes of an add of many units, one for each of its partitions, as the next claim would otherwise do: after a load of a
+ * million units every claim folded 5,000 notes for the 100 units that it wanted. If a claim has locked the work spec's row, or the
+ * fold fails, claims fold them. The add has been committed.
+ */
+export async function foldAfterAdd(db: Database, spec: Spec, units: number, now: number): Promise<void> {
+  for (let left = units; left > 0; left -= notesAtOnce) {
+    const folded = await db
+      .transaction(async (tx) => {
+        const [row] = await tx.rows(
+          `SELECT ${specColumns} FROM @spec s JOIN @namespace n ON n.id = s.namespace
+           WHERE s.id = $1 AND NOT s.dead FOR UPDATE OF s SKIP LOCKED`,
+          [spec.id],
+        );
+        if (row === undefined) return false;
+        const current = readSpec(spec.id, row);
+        if (hasLanes(current.meta)) await foldNotes(tx, current, now);
+        return true;
+      })
+      .catch(() => false);
+    if (!folded) return;
+  }
 }
 
 // ---- building

@@ -8,6 +8,7 @@ import {
 } from "../core/index.ts";
 import type { Row, Session } from "./connection.ts";
 import { isLapsed } from "./standing.ts";
+import { lastFreed } from "./tally.ts";
 import type { Spec } from "./units.ts";
 import { byteas, int8s } from "./values.ts";
 import { openNamespace } from "./work-specs.ts";
@@ -66,6 +67,7 @@ export async function holdLimits(
   spec: Spec,
   known: readonly number[],
   lapsedBy: number,
+  now: number,
 ): Promise<{ limits: SharedLimitState[]; freed: number }> {
   const names = byteas(limitNames(spec.meta).map(nameToBytes));
   const rows = await tx.rows(
@@ -79,11 +81,11 @@ export async function holdLimits(
      FROM unnest($2::bytea[]) AS g (name) JOIN @spec s ON s.namespace = $1 AND NOT s.dead AND g.name = ANY (s.limits)
        CROSS JOIN LATERAL (
          SELECT sum(t.pending) - (SELECT count(*) FROM @unit u WHERE ${isLapsed("s.id", "$4::bigint")}
-             AND NOT u.id = ANY ($5::bigint[])) AS pending, max(t.freed) AS freed
+             AND NOT u.id = ANY ($5::bigint[])) AS pending, ${lastFreed("$6::bigint")} AS freed
          FROM @tally t WHERE t.spec = s.id
        ) c
      GROUP BY g.name`,
-    [spec.namespaceId, names, spec.id, lapsedBy, int8s(known)],
+    [spec.namespaceId, names, spec.id, lapsedBy, int8s(known), now],
   );
   const running = new Map(used.map(([name, count]) => [nameFromBytes(name as Buffer), count as number]));
   return {

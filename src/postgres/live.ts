@@ -7,8 +7,8 @@ import { nextTurn } from "../core/index.ts";
 import type { Pool, PooledClient, Session } from "./connection.ts";
 import { int4s } from "./values.ts";
 
-/** A suspected connection that does not answer within this time is discarded. */
-const answerMs = 500;
+/** A suspected connection that does not answer within this time is discarded. It counts towards the 2 s in which work reaches a worker. */
+const answerMs = 250;
 /** A statement that takes longer than this is checked on the server. */
 const slowMs = 1000;
 /** An answer that the server has sent must have arrived after this time. */

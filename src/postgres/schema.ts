@@ -518,8 +518,8 @@ export const migrations: readonly Migration[] = [
       "ALTER TABLE @ended ALTER COLUMN units SET STORAGE EXTERNAL",
       "ALTER TABLE @log ALTER COLUMN units SET STORAGE EXTERNAL, ALTER COLUMN numbers SET STORAGE EXTERNAL",
       "ALTER TABLE @request ALTER COLUMN answer SET STORAGE EXTERNAL",
-      // room for two more versions of a row in its own page
-      "ALTER TABLE @unit SET (fillfactor = 40)",
+      // room for all three versions of a row in its page: the first cannot be removed while a statement runs that began before the claim
+      "ALTER TABLE @unit SET (fillfactor = 25)",
       "ALTER TABLE @unit ADD COLUMN lease bigint",
       `INSERT INTO @waiting (unit, spec, at, status, tries, max_tries, begun, lane, key)
         SELECT id, spec, CASE status WHEN 0 THEN place WHEN 1 THEN not_before ELSE 0 END, status, tries, max_tries,

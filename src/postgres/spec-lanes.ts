@@ -12,6 +12,7 @@ import {
 import { isRow, type Row, type Session } from "./connection.ts";
 import { comparePlaces, placeOf, start, type Place } from "./floor.ts";
 import { begunIds, foldNotes, waits } from "./lanes.ts";
+import { freedSql } from "./tally.ts";
 import { unitColumnCount, unitColumns, type Spec, type Unit } from "./units.ts";
 import { byteas, float8s, int2s, int8s, keyPrefix, laneKey } from "./values.ts";
 
@@ -135,11 +136,11 @@ const lanesSql = `
 /**
  * Lanes with the number of their units that have begun, the number of those that run, and the ids of those that wait again, all
  * without the known units; and when the last attempt of the spec ended, from the same snapshot. The values after those of the
- * lanes: the time by which leases must have ended, and the known units.
+ * lanes: the time by which leases must have ended, the known units, and now.
  */
 const withBegun = (steps: string, lanes: string, value: number): string => `
   WITH ${steps === "" ? "" : `${steps}, `}lanes AS MATERIALIZED (${lanes})
-  SELECT lanes.*, b.*, (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)
+  SELECT lanes.*, b.*, ${freedSql("$1", `$${value + 2}::bigint`)}
   FROM lanes CROSS JOIN LATERAL (
     SELECT count(*)::int, count(*) FILTER (WHERE u.status = 3 AND u.attempt_expiration > $${value}::bigint)::int,
       string_agg(u.id::text, ',') FILTER (WHERE u.status = 0)
@@ -275,7 +276,12 @@ export class SpecLanes {
     const { maxRunningPerPartition, order } = this.spec.meta;
     if (maxRunningPerPartition === 0 && order === "") return this.#host.tx.rows(statements.plain, values);
     const known = [...this.#host.units()].map(({ id }) => id);
-    return this.#host.tx.rows(statements.begun, [...values, this.#host.lapsedBy, int8s(known)]);
+    return this.#host.tx.rows(statements.begun, [
+      ...values,
+      this.#host.lapsedBy,
+      int8s(known),
+      this.#host.now,
+    ]);
   }
 
   async #loadArrived(): Promise<void> {

@@ -28,6 +28,12 @@ import { apply, PostgresSet, type Allocate } from "./working-set.ts";
 /** Deleted specs stay this long: no statement that saw them alive runs longer. */
 const graveHours = 1;
 
+/** The work specs are read once, not by each namespace that was deleted in the last hour. */
+export const dropNamespacesSql = `
+  DELETE FROM @namespace n WHERE n.dead AND $1 AND n.id NOT IN (SELECT s.namespace FROM @spec s WHERE s.dead)
+    AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id AND NOT s.dead)
+    AND ${hasNoMessages} AND NOT EXISTS (SELECT 1 FROM @action a WHERE a.namespace = n.id)`;
+
 export async function purgeUnits(
   db: Database,
   limit: number,
@@ -77,11 +83,7 @@ export async function purgeUnits(
             [true],
           );
         }
-        await tx.rows(
-          `DELETE FROM @namespace n WHERE n.dead AND $1 AND NOT EXISTS (SELECT 1 FROM @spec s WHERE s.namespace = n.id)
-             AND ${hasNoMessages} AND NOT EXISTS (SELECT 1 FROM @action a WHERE a.namespace = n.id)`,
-          [true],
-        );
+        await tx.rows(dropNamespacesSql, [true]);
       }
       return { deleted: ids.length, done, changed: [...set.freed] };
     },

@@ -3,7 +3,7 @@
  * per work spec, so that two transactions never write the same one, and a count is the sum of a few rows. The transaction that
  * changes the units writes them. `foldTallies` merges the rows of processes that have ended.
  */
-import { workUnitStatuses, type Tally, type SpecTally, nameFromBytes } from "../core/index.ts";
+import { longestSkewMs, workUnitStatuses, type Tally, type SpecTally, nameFromBytes } from "../core/index.ts";
 import type { Session } from "./connection.ts";
 import type { Place } from "./floor.ts";
 import { byteas, float8s, int8s } from "./values.ts";
@@ -42,6 +42,15 @@ const countColumns =
  */
 export const tallyInsert = `INSERT INTO @tally AS t (spec, shard, ${countColumns}, arrivals, epoch, place, key, freed)`;
 
+/**
+ * When the last attempt ended, as far as the rows `t` know. An end by a clock that was too far ahead is left out: attempts that begin
+ * then would have leases that end as late. `now` is a bigint parameter.
+ */
+export const lastFreed = (now: string): string =>
+  `coalesce(max(t.freed) FILTER (WHERE t.freed <= ${now} + ${longestSkewMs}), 0)`;
+export const freedSql = (spec: string, now: string): string =>
+  `(SELECT ${lastFreed(now)} FROM @tally t WHERE t.spec = ${spec})`;
+
 /** The second that arrivals are recorded under. A request that waited may have an earlier one: its arrivals count for the latest. */
 export const epochOf = (now: number): number => Math.floor(now / 1000);
 
@@ -60,7 +69,8 @@ export const tallyConflict = `ON CONFLICT (spec, shard) DO UPDATE SET
   epoch = CASE WHEN ${newer} THEN excluded.epoch ELSE t.epoch END,
   place = CASE WHEN ${first} THEN excluded.place ELSE t.place END,
   key = CASE WHEN ${first} THEN excluded.key ELSE t.key END,
-  freed = greatest(t.freed, excluded.freed)`;
+  freed = CASE WHEN excluded.freed > 0 AND t.freed > excluded.freed + ${longestSkewMs} THEN excluded.freed
+    ELSE greatest(t.freed, excluded.freed) END`;
 
 /** The values of a change without arrivals and without ended attempts. */
 export const noArrivals = "0, 0, NULL::float8, NULL::bytea, 0";

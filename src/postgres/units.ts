@@ -42,6 +42,8 @@ export interface Spec extends SpecState {
   turn: number;
   /** When to look for partitions that have no lanes yet; 0 is never. */
   buildLanes: number;
+  /** Whether its namespace was deleted. */
+  readonly orphan: boolean;
 }
 
 export interface Unit extends UnitState {
@@ -81,8 +83,8 @@ export const unitColumnCount = 32;
 
 /** The columns of a unit's work spec and namespace, in the order that `readSpec` expects them. */
 export const specColumns =
-  "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor, s.turn, s.breaker, s.build_lanes";
-export const specColumnCount = 11;
+  "s.name, s.namespace, n.name, s.meta, s.next_continuous, s.dead, s.full_at, s.cursor, s.turn, s.breaker, s.build_lanes, n.dead";
+export const specColumnCount = 12;
 
 /** The columns of a unit and of its spec; `restOf` returns the columns after these. */
 export const fullColumns = `${unitColumns}, ${specColumns}`;
@@ -100,6 +102,7 @@ export function readSpec(id: number, row: Row): Spec {
     cursor: nameFromBytes(row[7] as Buffer),
     turn: row[8] as number,
     buildLanes: row[10] as number,
+    orphan: row[11] as boolean,
   };
 }
 

@@ -15,6 +15,7 @@ import {
   nameToBytes,
   nextTurnOf,
   noExtras,
+  pairKey,
   refersTo,
   workUnitStatuses,
   WorkingSet,
@@ -49,7 +50,7 @@ import { loadBreaker, writeBreaker, writeOutcomes } from "./outcomes.ts";
 import { writeMessages, type NewMessage } from "./queues.ts";
 import { placeOfUnit, SpecLanes, type LaneHost, type PgLane } from "./spec-lanes.ts";
 import { isLapsed, Standings } from "./standing.ts";
-import { emptyDelta, tallyOf, writeTallies, type Delta } from "./tally.ts";
+import { emptyDelta, freedSql, tallyOf, writeTallies, type Delta } from "./tally.ts";
 import { StatementBatch } from "./statement-batch.ts";
 import { deleteUnits, insertUnits, updateUnits, writeExtras, writeTimers } from "./unit-rows.ts";
 import { fullColumns, pastColumns, readPast, readSpecOf, readUnit, type Spec, type Unit } from "./units.ts";
@@ -85,10 +86,10 @@ const lockReady = `
   WHERE u.id = ANY ($1::bigint[]) AND u.status = 0 ORDER BY u.id FOR UPDATE OF u SKIP LOCKED`;
 
 /** Pending units with expired leases are left out; units of the set are counted by `count`. */
-const countsSql = (lapsedBy: string, known: string): string => `
+const countsSql = (now: string, lapsedBy: string, known: string): string => `
   SELECT c.available, c.delayed, c.blocked, c.pending - (SELECT count(*) FROM @unit u WHERE ${isLapsed("$1", `${lapsedBy}::bigint`)}
     AND NOT u.id = ANY (${known}::bigint[])), c.finished, c.failed,
-    (SELECT max(t.freed) FROM @tally t WHERE t.spec = $1)
+    ${freedSql("$1", `${now}::bigint`)}
   FROM ${tallyOf("$1")} c`;
 
 const pastKey = (unit: number, number: number): string => `${unit}.${number}`;
@@ -243,7 +244,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const known = this.#specs.get(spec.id);
     if (known !== undefined) return known;
     this.#specs.set(spec.id, spec);
-    if (!spec.deleted) this.#specNames.set(`${spec.namespace}\0${spec.name}`, spec);
+    if (!spec.deleted) this.#specNames.set(pairKey(spec.namespace, spec.name), spec);
     return spec;
   }
 
@@ -254,9 +255,9 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   override loadSpecs(namespace: string, names: Iterable<string>): Loading {
-    const missing = [...new Set(names)].filter((name) => !this.#specNames.has(`${namespace}\0${name}`));
+    const missing = [...new Set(names)].filter((name) => !this.#specNames.has(pairKey(namespace, name)));
     if (missing.length === 0) return undefined;
-    for (const name of missing) this.#specNames.set(`${namespace}\0${name}`, null);
+    for (const name of missing) this.#specNames.set(pairKey(namespace, name), null);
     return findSpecs(this.#tx, namespace, missing).then((specs) =>
       specs.forEach((spec) => this.#learn(spec)),
     );
@@ -336,8 +337,9 @@ export class PostgresSet extends WorkingSet<Unit> {
     if (isHeld && hasLanes(spec.meta) && !this.#lanes.has(spec.id)) {
       this.#folded.add(spec.id);
       const values = [this.#lapsedBy, known];
-      [row] = await foldNotes(this.#tx, spec, this.now, countsSql("$5", "$6"), values);
-    } else [row] = await this.#tx.rows(countsSql("$2", "$3"), [spec.id, this.#lapsedBy, known]);
+      [row] = await foldNotes(this.#tx, spec, this.now, countsSql("$2", "$5", "$6"), values);
+    } else
+      [row] = await this.#tx.rows(countsSql("$2", "$3", "$4"), [spec.id, this.now, this.#lapsedBy, known]);
     const counts = {} as Tally;
     for (const [i, status] of workUnitStatuses.entries()) counts[status] = row?.[i] as number;
     this.#counts.set(spec.id, counts);
@@ -387,10 +389,12 @@ export class PostgresSet extends WorkingSet<Unit> {
 
   override loadLimits(spec: Spec): Loading {
     if (this.#limits.has(spec.id)) return undefined;
-    return holdLimits(this.#tx, spec, [...this.#units.keys()], this.#lapsedBy).then(({ limits, freed }) => {
-      this.#limits.set(spec.id, limits);
-      this.#raiseFreed(spec, freed);
-    });
+    return holdLimits(this.#tx, spec, [...this.#units.keys()], this.#lapsedBy, this.now).then(
+      ({ limits, freed }) => {
+        this.#limits.set(spec.id, limits);
+        this.#raiseFreed(spec, freed);
+      },
+    );
   }
 
   #raiseFreed({ id }: Spec, freed: number | null): void {
@@ -439,7 +443,11 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   spec(namespace: string, name: string): Spec | undefined {
-    return this.#specNames.get(`${namespace}\0${name}`) ?? undefined;
+    return this.#specNames.get(pairKey(namespace, name)) ?? undefined;
+  }
+
+  protected isOrphan({ orphan }: Spec): boolean {
+    return orphan;
   }
 
   everMade(id: number): boolean {
@@ -675,7 +683,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   override loadBatch(namespace: string, name: string, create: boolean): Loading {
-    const key = `${namespace}\0${name}`;
+    const key = pairKey(namespace, name);
     if (this.#batches.has(key)) return undefined;
     return holdBatch(this.#tx, namespace, name, create, this.now).then((batch) => {
       if (batch !== undefined) this.#batches.set(key, batch);
@@ -683,7 +691,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   batch(namespace: string, name: string): BatchRow | undefined {
-    return this.#batches.get(`${namespace}\0${name}`) ?? undefined;
+    return this.#batches.get(pairKey(namespace, name)) ?? undefined;
   }
 
   override async loadInnerBatches(namespace: string, parents: readonly string[]): Promise<void> {
@@ -707,7 +715,7 @@ export class PostgresSet extends WorkingSet<Unit> {
   }
 
   #changeBatch(namespace: string, name: string, batch: BatchRow | null): void {
-    const key = `${namespace}\0${name}`;
+    const key = pairKey(namespace, name);
     this.#batches.set(key, batch);
     this.#changedBatches.set(key, { namespace, name });
   }
@@ -789,7 +797,7 @@ export class PostgresSet extends WorkingSet<Unit> {
     const keyOf = (unit: Unit): Buffer => this.#key(unit);
     const standings = new Standings(changed, this.#removed);
     await standings.makeLeases((count) => this.#allocate(count, this.#tx));
-    // in the order of names, as every add writes them: see inKeyOrder
+    // in the order of names, as every add writes them: see inWriteOrder
     const fresh = changed
       .filter(({ stored }) => stored === null)
       .sort((a, b) => a.spec.id - b.spec.id || compareNames(a.name, b.name));

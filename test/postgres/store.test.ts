@@ -145,7 +145,10 @@ test("a request that waits on one daemon is answered by an add on another, at on
   expect((await waiting).map(({ workUnit }) => workUnit)).toEqual(["u"]);
   expect(performance.now() - started).toBeLessThan(5000);
   // the listener loses its connection and reconnects
-  await query(one.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
+  await query(
+    one.url,
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()",
+  );
   const again = other.requestAttempts("", { worker: "w", waitMs: 20_000 });
   await delay(500);
   await one.engine.addWorkUnits("", "s", [{ name: "v" }]);
