@@ -12,6 +12,7 @@ import type { Step } from "./operations.ts";
 import { type Pair, type Side, both, isRefusal, sides, told } from "./pair.ts";
 import { crowd, labelNames, paths, queueNames, specNames, workerNames } from "./vocabulary.ts";
 import "./differential/adding.ts";
+import "./differential/batches.ts";
 import "./differential/large.ts";
 import "./differential/queues.ts";
 import "./differential/settling.ts";
@@ -115,6 +116,7 @@ async function compareAll(pair: Pair): Promise<void> {
   await ask(({ engine, ns }) => engine.countMessages(ns, queueNames));
   await ask(({ engine, ns }) => engine.listQueues(ns));
   await ask(({ engine, ns }) => engine.listActions(ns));
+  await ask(({ engine, ns }) => engine.listBatches(ns));
   for (const spec of specNames) {
     const listed = await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec));
     await ask(({ engine, ns }) => engine.listWorkUnits(ns, spec, { asAdded: true }));

@@ -250,9 +250,11 @@ export type ModelStatus = "available" | "delayed" | "blocked" | "pending" | "fin
 const isRunningOrEnded = (status: string): status is "pending" | "finished" | "failed" =>
   status === "pending" || status === "finished" || status === "failed";
 
-/** The time until the bucket is full again, at most that of an empty bucket. */
+/** The time until the bucket is full again. One that a slower rate left empty has one token. */
 const filling = ({ limit = 0, periodMs = 0, burst = 0 }: ModelRate, full: number, now: number): number =>
-  Math.min(Math.max(0, full - now), (burst * periodMs) / limit);
+  full - now > (burst * periodMs) / limit + 60_000
+    ? ((burst - 1) * periodMs) / limit
+    : Math.max(0, full - now);
 
 const tokensOf = (rate: ModelRate, full: number, now: number): number => {
   const { limit = 0, periodMs = 0, burst = 0 } = rate;
@@ -441,7 +443,7 @@ export class Model {
     // the time at which a dependency ended is not always guaranteed
     const times = [unit.expires, unit.created, unit.since, unit.attempts.at(-1)?.end ?? 0];
     this.#moment = unit.needs.length > 0 ? null : Math.max(...times);
-    this.lateUnits++;
+    if (!unit.late) this.lateUnits++;
     this.#fail(unit, "", "late", {
       traceback: `late: not begun by ${new Date(unit.expires).toISOString()}`,
     });
@@ -587,6 +589,7 @@ export class Model {
         })
         .map(({ name }) => name),
     );
+    if (maxWaiting > 0 && more.size > maxWaiting) return "too_large";
     if (maxWaiting > 0 && more.size > 0 && available + delayed + blocked + more.size > maxWaiting)
       return "queue_full";
     const key = (spec: string, name: string): string => JSON.stringify([spec, name]);
@@ -597,9 +600,11 @@ export class Model {
         unit.needs.filter((need) => !need.unit.deleted).map((need) => key(need.unit.spec, need.unit.name)),
       );
     const names = new Set([...edges.keys(), ...puts.map(({ name }) => key(spec, name))]);
-    for (const { name, needs } of puts) {
+    for (const [i, { name, needs, conflict }] of puts.entries()) {
       if (needs === undefined) continue;
       if (needs.some((need) => !names.has(key(need.spec, need.name)))) return "bad_dependency";
+      const there = this.find(spec, name) ?? puts.slice(0, i).find((put) => put.name === name);
+      if (there !== undefined && (conflict === "data" || conflict === "ignore")) continue;
       edges.set(
         key(spec, name),
         needs.map((need) => key(need.spec, need.name)),
@@ -710,6 +715,12 @@ export class Model {
         return need;
       });
     this.#wait(unit);
+  }
+
+  /** The aging points of the unit's work spec at this time. */
+  #pointsAt(unit: ModelUnit, time: number): number {
+    const aging = this.spec(unit.spec)?.aging;
+    return aging === undefined ? 0 : gained(aging, time);
   }
 
   /** The aging points from which the unit counts: a unit that already waits keeps its gain, unless it is delayed again. */
@@ -1205,7 +1216,12 @@ export class Model {
       // a unit that is reset must run now
       unit.expires = 0;
       unit.notBefore = Math.min(unit.notBefore, this.now);
+      unit.behind = this.#pointsAt(unit, this.now);
       count++;
+    }
+    // none fails because of one that is reset, too
+    for (const unit of units) {
+      this.#beforeChange(unit);
       this.#wait(unit);
     }
     this.#follow();
@@ -1229,7 +1245,11 @@ export class Model {
 
   delay(units: readonly ModelUnit[], notBefore: number): number {
     const waiting = units.filter((unit) => !isRunningOrEnded(this.status(unit)));
-    for (const unit of waiting) unit.notBefore = notBefore;
+    for (const unit of waiting) {
+      unit.notBefore = notBefore;
+      const place = this.#pointsAt(unit, Math.max(notBefore, this.now));
+      unit.behind = notBefore > this.now ? place : Math.min(unit.behind, place);
+    }
     return waiting.length;
   }
 

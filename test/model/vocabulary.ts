@@ -17,6 +17,7 @@ export const odd = ["n\0", "n", "\u{1f600}", nameFromBytes(Uint8Array.of(0x6e, 0
 export const paths = [["p"], ["p", "q"], ["p", "q", "r"], ["x"], []];
 export const queueNames = ["q", "r\0", "\udcff"];
 export const labelNames = ["red", "big", "n\0", "l".repeat(200)];
+export const batchNames = ["B", "C\0", "D"];
 export const actionKeys = ["k", "l", "m\0"];
 
 export const worker = fc.constantFrom(...workerNames);
@@ -71,7 +72,16 @@ export const output = fc.array(
       arbitrary: fc.tuple(
         name,
         fc.constant(null),
-        fc.record({ priority, delay: fc.constantFrom(0, 0.1, 2) }),
+        fc.record(
+          {
+            priority,
+            delay: fc.constantFrom(0, 0.1, 2),
+            partition: fc.constantFrom("", "p0", "p1"),
+            deadline: fc.constantFrom(0, 0.1, 1),
+            expires: fc.constantFrom(0, 0.1, 1),
+          },
+          { requiredKeys: ["priority", "delay"] },
+        ),
       ),
     },
     { weight: 1, arbitrary: fc.constantFrom(7, []) },

@@ -10,6 +10,7 @@ import {
 import { both } from "../pair.ts";
 import {
   type Value,
+  batchNames,
   by,
   encoded,
   labelNames,
@@ -44,6 +45,7 @@ const unit = fc.record({
   after,
   queues: mostly(fc.subarray(queueNames)),
   labels: seldom(fc.subarray(labelNames)),
+  batch: seldom(fc.constantFrom(...batchNames), 4),
   partition: mostly(partition),
   deadlineMs: seldom(fc.constantFrom(1, 10, 100, 1000), 6),
   expiresMs: seldom(fc.constantFrom(10, 100, 1000), 6),
@@ -66,6 +68,7 @@ type Unit = {
   after?: { pick: number; kind: "hard" | "soft" }[] | undefined;
   queues?: readonly string[] | undefined;
   labels?: readonly string[] | undefined;
+  batch?: string | undefined;
   partition?: string | undefined;
   deadlineMs?: number | undefined;
   expiresMs?: number | undefined;
@@ -91,6 +94,7 @@ operation(
         after,
         queues,
         labels,
+        batch,
         partition,
         deadlineMs,
         expiresMs,
@@ -112,6 +116,7 @@ operation(
         }),
         ...(queues && { queues }),
         ...(labels && { labels }),
+        ...(batch !== undefined && { batch }),
         ...(partition !== undefined && { partition }),
         ...(deadlineMs !== undefined && { deadlineMs }),
         ...(expiresMs !== undefined && { expiresMs }),
