@@ -215,6 +215,10 @@ class Timeout(CannotAnswer, status=408):
     """The request took too long to arrive"""
 
 
+class NotCoordinate(CannotAnswer):
+    """The answer is not one of Coordinate"""
+
+
 class QueueFull(CoordinateError, status=429):
     """Queue is full"""
 

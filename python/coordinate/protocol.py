@@ -27,7 +27,7 @@ from typing import (
 )
 
 from .data import dump_json, name_to_url
-from .errors import BadArgument, Closed, CoordinateError, Unavailable, UnknownOutcome, error_of
+from .errors import BadArgument, Closed, CoordinateError, NotCoordinate, Unavailable, UnknownOutcome, error_of
 from .transport import Address, Answer, Cancel, Connect, Request, Transport, TransportError
 
 
@@ -211,6 +211,8 @@ class Protocol:
             at = self._at
             try:
                 answer = await self._transports[at].send(request)
+                if _is_outage_of_proxy(answer):
+                    raise TransportError("a proxy answered with HTTP status %d" % answer.status, True)
                 if tries < self._options.retries and _may_repeat(answer, repeat):
                     raise TransportError("status %d" % answer.status, False)
                 return read_answer(answer)
@@ -281,6 +283,11 @@ async def _each(units: Units) -> AsyncIterator[Body]:
             yield unit
 
 
+def _is_outage_of_proxy(answer: Answer) -> bool:
+    """The server behind it restarts, or its answer was lost. Coordinate itself answers only 503, with a document."""
+    return answer.status in (502, 503, 504) and read_error(answer).code == NotCoordinate.code
+
+
 def _may_repeat(answer: Answer, repeat: str) -> bool:
     """A server that is about to stop has done nothing; of any other failure of a store that is not known."""
     if answer.status not in (429, 503):
@@ -290,9 +297,12 @@ def _may_repeat(answer: Answer, repeat: str) -> bool:
 
 
 def read_answer(answer: Answer) -> Any:
-    if 200 <= answer.status < 300:
+    if not 200 <= answer.status < 300:
+        raise read_error(answer)
+    try:
         return json.loads(answer.body) if answer.body else None
-    raise read_error(answer)
+    except ValueError as error:
+        raise error_of(NotCoordinate.code, message="the answer is not JSON: %s" % error) from error
 
 
 def read_error(answer: Answer) -> CoordinateError:
@@ -300,4 +310,7 @@ def read_error(answer: Answer) -> CoordinateError:
         document = json.loads(answer.body)
         return error_of(document["code"], document.get("value", ""), document["message"], answer.status)
     except (ValueError, KeyError, TypeError):
-        return error_of("not_coordinate", message="HTTP status %d" % answer.status, status=answer.status)
+        if answer.status == 413:
+            # a proxy may allow less than the server
+            return error_of("too_large", message="the request is too large: a proxy refused it with HTTP status 413")
+        return error_of(NotCoordinate.code, message="HTTP status %d" % answer.status, status=answer.status)

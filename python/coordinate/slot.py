@@ -99,7 +99,15 @@ class Slot(threading.Thread):
                 if not attempts:
                     break
                 start = time.monotonic()
-                batch = Batch(run, attempts)
+                try:
+                    batch = Batch(run, attempts)
+                except CoordinateError as error:
+                    # Its work spec cannot be read, or was deleted: the units are not lost, and the worker goes on.
+                    run.trouble(error)
+                    for attempt in attempts:
+                        run.settler.settle(Change(attempt.id, "expire", untried=True))
+                    run.done(0, 0)
+                    continue
                 with self._lock:
                     self._batch = batch
                 self.execute(batch)

@@ -45,6 +45,11 @@ RUNTIMES = ("", "python", "python_3")
 _WATCH_EVERY = 2.0
 #: What the change of an attempt is refused with that is not this worker's any more.
 NOT_HELD = ("lost_lease", "not_pending", "gone", "no_such_attempt")
+#: What data is refused with that will never be stored.
+UNSTORABLE = ("bad_data", "bad_argument", "too_large")
+_OUTCOMES = ("finish", "fail", "retry", "error")
+#: After so many tries that end with `internal`, changes are sent one by one; alone, a change is given up after about 10 s.
+_INTERNAL_TRIES, _INTERNAL_TRIES_ALONE = 2, 8
 
 
 class Task(NamedTuple):
@@ -211,25 +216,36 @@ class Settler(threading.Thread):
 
     def _send(self, batch: List["Settling"]) -> None:
         pause = 0.1
+        internal = 0
+        is_reduced = False
         while True:
             try:
                 answers = self._run.namespace.settle_attempts([each.change for each in batch])
                 break
-            except CannotAnswer as error:
-                self._run.trouble(error)
-                if self._run.given_up:
-                    answers = [Settled(each.change.attempt, "unavailable", False, None, 0.0) for each in batch]
-                    break
-                time.sleep(pause)
-                pause = min(5.0, pause * 2)
             except CoordinateError as error:
-                # One change that cannot be stored must not take the others with it.
-                if len(batch) > 1:
+                internal += error.code == "internal"
+                tries = _INTERNAL_TRIES_ALONE if len(batch) == 1 else _INTERNAL_TRIES
+                if isinstance(error, CannotAnswer) or (error.code == "internal" and internal < tries):
+                    self._run.trouble(error)
+                    if self._run.given_up:
+                        answers = [Settled(each.change.attempt, "unavailable", False, None, 0.0) for each in batch]
+                        break
+                    time.sleep(pause)
+                    pause = min(5.0, pause * 2)
+                elif len(batch) > 1:
+                    # One change that cannot be stored must not take the others with it.
                     for each in batch:
                         self._send([each])
                     return
-                answers = [self._refused(batch[0], error)]
-                break
+                elif error.code in UNSTORABLE and batch[0].change.action in _OUTCOMES and not is_reduced:
+                    is_reduced = True
+                    change = batch[0].change
+                    logger.error("%s: its data cannot be stored: %s", change.attempt, error)
+                    data = {"traceback": "the result cannot be stored: %s" % error}
+                    batch[0].change = Change(change.attempt, "fail", data)
+                else:
+                    answers = [Settled(batch[0].change.attempt, error.code, False, None, 0.0)]
+                    break
         for settling, answer in zip(batch, answers):
             self._space.release()
             if settling.held is not None and settling.change.log is not None:
@@ -239,16 +255,6 @@ class Settler(threading.Thread):
             settling.done.set()
         with self._lock:
             self._outstanding -= len(batch)
-
-    def _refused(self, settling: "Settling", error: CoordinateError) -> Settled:
-        change = settling.change
-        if change.action in ("finish", "retry", "error") and change.data is not None:
-            logger.error("%s: its data cannot be stored: %s", change.attempt, error)
-            data = {"traceback": "the result cannot be stored: %s" % error}
-            [answer] = self._run.namespace.settle_attempts([Change(change.attempt, "fail", data)])
-            settling.change = Change(change.attempt, "fail", data)
-            return answer
-        return Settled(change.attempt, error.code, False, None, 0.0)
 
 
 class Settling:
@@ -556,7 +562,9 @@ class Run:
                         attempts = self._ask(slot)
                         self._told_trouble = False
                         pause = 0.1
-                    except CannotAnswer as error:
+                    except CoordinateError as error:
+                        if not isinstance(error, CannotAnswer) and error.code != "internal":
+                            raise
                         self.trouble(error)
                         self.stopping.wait(pause)
                         pause = min(5.0, pause * 2)
@@ -615,7 +623,7 @@ class Run:
                 logger.warning("%s: %s was refused: %s", settling.change.attempt, action, answer.error)
         elif action == "finish":
             counts.finished += 1
-        elif answer.status == "failed":
+        elif answer.status == "failed" or (action == "error" and answer.retry is None):
             counts.failed += 1
         elif action in ("retry", "error"):
             counts.retried += 1

@@ -35,6 +35,7 @@ def changes(unit):
 @worker.task("raises")
 def raises(unit):
     unit.data["before"] = True
+    time.sleep(unit.data.get("seconds", 0))
     raise ValueError("raised on purpose")
 
 

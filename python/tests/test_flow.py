@@ -106,6 +106,9 @@ def test_a_flow_of_three_languages(daemon, ns, tmp_path):
             return last.counts()["finished"] == UNITS
 
         until("all units have come through", all_through, 300 + UNITS / 10)
+        # the units may come through before the last worker has started, and it would not notice a signal yet
+        name = "-%d-" % python.process.pid
+        until("the last worker runs", lambda: any(name in worker.name for worker in ns.workers(active=True)))
     finally:
         python.process.terminate()
         python.end()

@@ -88,6 +88,8 @@ class Proxy:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
         self.lose = 0
+        #: What the next requests are answered with, instead of being handed on.
+        self.instead = []
         self.requests = []
         threading.Thread(target=self.accept, daemon=True).start()
 
@@ -107,6 +109,9 @@ class Proxy:
                 if not request:
                     return
                 self.requests.append(request)
+                if self.instead:
+                    connection.sendall(self.instead.pop(0))
+                    continue
                 server.sendall(request)
                 answer = server.recv(1 << 20)
                 if self.lose > 0:
@@ -144,6 +149,42 @@ def test_what_may_not_be_repeated_is_an_unknown_outcome(proxy, namespace_name):
     with pytest.raises(coordinate.UnknownOutcome):
         spec.adjust_priorities(1, all=True)
     assert spec.work_unit("a").priority == 1
+
+
+def page(status):
+    """What a proxy answers by itself."""
+    text = b"<html>%d</html>" % status
+    return b"HTTP/1.1 %d Other\r\ncontent-type: text/html\r\ncontent-length: %d\r\n\r\n%s" % (status, len(text), text)
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_proxy_whose_server_restarts(proxy, namespace_name, status):
+    ns = coordinate.connect(proxy.url, backoff=0.001).namespace(namespace_name)
+    proxy.instead = [page(status)] * 2
+    spec = ns.set_work_spec({"name": "spec"})
+    proxy.instead = [page(status)] * 2
+    assert spec.add_work_units(["a"]).created == 1
+    proxy.instead = [page(status)]
+    with pytest.raises(coordinate.UnknownOutcome, match="HTTP status %d" % status):
+        spec.adjust_priorities(1, all=True)
+    proxy.instead = [page(status)] * 5
+    with pytest.raises(coordinate.Unavailable, match="HTTP status %d" % status):
+        spec.counts()
+    assert proxy.instead == []
+
+
+def test_a_proxy_that_allows_less(proxy, namespace_name):
+    ns = coordinate.connect(proxy.url).namespace(namespace_name)
+    proxy.instead = [page(413)]
+    with pytest.raises(coordinate.TooLarge, match="413"):
+        ns.set_work_spec({"name": "spec"})
+
+
+def test_an_answer_that_is_no_json(proxy):
+    proxy.instead = [page(200)]
+    with pytest.raises(coordinate.CoordinateError) as caught:
+        coordinate.connect(proxy.url).tally()
+    assert caught.value.code == "not_coordinate"
 
 
 def test_a_server_that_does_not_answer():

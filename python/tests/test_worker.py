@@ -201,6 +201,11 @@ class TestTasks:
         a, b = spec.get_work_units(["a", "b"])
         assert (a.attempt_count, a.reason, b.attempt_count, b.reason) == (3, "exhausted", 1, "error")
 
+    def test_an_error_after_the_unit_has_expired_is_a_failure(self, ns, burst):
+        spec = add(ns, "raises", [{"name": "a", "data": {"seconds": 4}, "expires": 3, "retry": {"attempts": 3}}])
+        counts = burst()
+        assert (counts.failed, counts.retried, spec.work_unit("a").reason) == (1, 0, "late")
+
     def test_old_specs_run_unchanged(self, ns, burst):
         last = add(ns, "last", [])
         spec = add(ns, "old", ["a"], module="tasks", run_function="old_job", run_params=[3], then="last")
@@ -460,6 +465,79 @@ def test_a_stop_at_any_moment_leaves_nothing_pending(daemon, ns):
         thread.join(120)
         assert not thread.is_alive()
         assert spec.counts()["pending"] == 0, turn
+
+
+class Refusing:
+    """Answers the next requests of a verb with errors, instead of the daemon."""
+
+    def __init__(self, monkeypatch):
+        ask, self.codes = coordinate.protocol.Protocol.ask, {}
+
+        async def refuse(protocol, verb, *others, **options):
+            if self.codes.get(verb):
+                raise coordinate.errors.error_of(self.codes[verb].pop(0))
+            return await ask(protocol, verb, *others, **options)
+
+        monkeypatch.setattr(coordinate.protocol.Protocol, "ask", refuse)
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    return Refusing(monkeypatch)
+
+
+def run_in_thread(worker, **options):
+    thread = threading.Thread(target=worker.run, kwargs=options, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.one_backend
+@pytest.mark.parametrize(
+    "codes, status",
+    [
+        (["internal"] * 3, "finished"),
+        (["not_coordinate"] * 2, "finished"),
+        (["too_large", "unavailable"], "failed"),
+        (["unauthorized"], "pending"),
+    ],
+)
+def test_only_data_that_cannot_be_stored_fails_a_unit(daemon, ns, refusing, codes, status):
+    worker = coordinate.Worker(daemon.url, ns.name, processes=False, concurrency=1)
+    worker.task("double")(lambda unit: {"done": True})
+    spec = add(ns, "double", ["a"])
+    refusing.codes["settleAttempts"] = list(codes)
+    thread = run_in_thread(worker, burst=True)
+    thread.join(30)
+    assert not thread.is_alive()
+    assert refusing.codes["settleAttempts"] == []
+    assert spec.work_unit("a").status == status
+
+
+@pytest.mark.one_backend
+def test_a_failure_with_data_that_cannot_be_stored(daemon, ns, refusing):
+    worker = coordinate.Worker(daemon.url, ns.name, processes=False, concurrency=1)
+    worker.task("double")(lambda unit: unit.fail("why"))
+    spec = add(ns, "double", ["a"])
+    refusing.codes["settleAttempts"] = ["too_large"]
+    worker.run(burst=True)
+    assert spec.work_unit("a").status == "failed"
+
+
+@pytest.mark.one_backend
+def test_a_work_spec_that_cannot_be_read_after_the_claim(daemon, ns, refusing):
+    worker = coordinate.Worker(daemon.url, ns.name, processes=False, concurrency=1)
+    worker.task("double")(lambda unit: {"done": True})
+    thread = run_in_thread(worker)
+    until("it waits", lambda: list(ns.workers(active=True)))
+    refusing.codes["getWorkSpecs"] = ["unavailable", "internal"]
+    refusing.codes["listWorkSpecs"] = ["unavailable"] * 3  # so that the work spec is read by itself
+    spec = add(ns, "double", ["a"], max_retries=1)
+    until("it works", lambda: list(spec.work_units(statuses=["finished"])), 30)
+    assert thread.is_alive()
+    worker.stop()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 @pytest.mark.one_backend

@@ -83,7 +83,7 @@ class Python {
       TEST_BACKENDS: backends,
       ...(process.env.FLOW_UNITS !== undefined && { FLOW_UNITS: process.env.FLOW_UNITS }),
     };
-    const all = ["-q", "--maxfail=5", "-p", "no:cacheprovider", ...args, "tests"];
+    const all = ["-q", "--maxfail=5", "-p", "no:cacheprovider", ...args];
     const { stdout } = await run(this.bin("pytest"), all, { cwd, env, maxBuffer: 1 << 26 }).catch(
       (error: unknown) => {
         const { stdout, stderr } = error as { stdout?: string; stderr?: string };
@@ -138,7 +138,17 @@ describe.skipIf(reason !== null)(`the Python package${whySkipped(reason)}`, () =
   }, 60_000);
 
   test.concurrent("passes its own suite on sqlite and postgres", { timeout: 1_800_000 }, async () => {
-    expect(await python.pytest(`sqlite ${postgres.url()}`)).toBeGreaterThan(300);
+    // three at once, because these tests mostly wait: files of long tests, the other files, and what runs on both stores
+    const long = ["tests/test_worker.py", "tests/test_flow.py"];
+    const runs = [
+      python.pytest("sqlite", ...long),
+      python.pytest("sqlite", ...long.map((file) => `--ignore=${file}`), "tests"),
+      python.pytest(postgres.url(), "-m", "not one_backend", "-k", "postgres", "tests"),
+    ];
+    // all have ended when one failed, so that none runs on without its server
+    await Promise.allSettled(runs);
+    const passed = await Promise.all(runs);
+    expect(passed[0]! + passed[1]! + passed[2]!).toBeGreaterThan(300);
   });
 
   test.concurrent("has types that mypy has nothing to say against", { timeout: 600_000 }, async () => {
@@ -149,7 +159,7 @@ describe.skipIf(reason !== null)(`the Python package${whySkipped(reason)}`, () =
   const title = `passes its suite on Python ${more.map(({ version }) => version ?? "").join(", ")}`;
   // one after the other, so that they use at most one processor of a small machine
   test.concurrent(title, { timeout: 3_600_000 }, async ({ skip }) => {
-    const short = ["--ignore", "tests/test_flow.py", "--ignore", "tests/test_documentation.py"];
+    const short = ["--ignore", "tests/test_flow.py", "--ignore", "tests/test_documentation.py", "tests"];
     const missing: string[] = [];
     for (const other of more) {
       const hindrance = await other.hindrance(["pytest"]);
