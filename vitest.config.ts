@@ -9,7 +9,7 @@ export default defineConfig({
     // Processes rather than threads: native drivers, child processes and signals behave as they do in production.
     pool: "forks",
     // More than two cores can do at once: many tests wait for processes, time and disks.
-    maxWorkers: 3,
+    maxWorkers: 4,
     sequence: { sequencer: LongFirst },
     testTimeout: 30_000,
     hookTimeout: 30_000,

@@ -1,4 +1,4 @@
-/** Runs the test files that take minutes first, so that none of them runs alone at the end. */
+/** Runs the test files that take longest first, so that none of them runs alone at the end. */
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 const long = [
@@ -6,15 +6,28 @@ const long = [
   "dashboard/pages",
   "first-hour/first-hour",
   "postgres/wakeups",
-  "postgres/differential",
   "dashboard/actions",
   "stacks/rest-postgres",
+  "postgres/differential",
   "stacks/postgres",
-  "stacks/pgbouncer",
+  "jobs/postgres",
+  "sqlite/differential",
   "daemon/daemon",
+  "cli/places",
   "worker/process/crash",
-  "cli/bulk",
+  "sqlite/faults",
+  "bench/bench",
+  "postgres/partitions",
+  "postgres/store",
+  "dashboard/history",
+  "worker/stacks",
+  "examples/examples",
+  "daemon/start",
   "sqlite/crash",
+  "stacks/failure-groups",
+  "stacks/pgbouncer",
+  "cli/flow",
+  "cli/bulk",
 ];
 
 export class LongFirst extends BaseSequencer {

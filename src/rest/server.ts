@@ -4,7 +4,12 @@
  */
 import type { ServerResponse } from "node:http";
 import { Socket } from "node:net";
-import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import Fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type preValidationHookHandler,
+} from "fastify";
 import type { Caller, Coordinate, DataLimits } from "../core/index.ts";
 import { LargeRequests, longAnswer, type RequestTurn } from "../traffic/index.ts";
 import { authorise, openAccess, type Access, type Identity } from "./access.ts";
@@ -175,13 +180,25 @@ export function restServer(options: RestServerOptions): RestServer {
         }
       },
       exposeHeadRoute: route.family !== "stream",
-      ...(route.body !== undefined && route.bodyType === undefined && { schema: { body: route.body } }),
+      ...(route.body !== undefined &&
+        route.bodyType === undefined && { preValidation: bodyCheck(route.body) }),
       handler: handler(route, options, callers, large, turn, page),
     });
   }
   refuseOtherMethods(app, routes);
   return { app, routes };
 }
+
+/**
+ * Compiles the schema for its first request: for all routes this takes 0.25 s of processor time, a third of the start of a daemon.
+ */
+const bodyCheck =
+  (schema: object): preValidationHookHandler =>
+  (request, _reply, done) => {
+    const validate = request.compileValidationSchema(schema);
+    if (validate(request.body ?? null)) done();
+    else done(invalid((validate.errors ?? []) as Violation[]));
+  };
 
 const isPage = (route: Route, request: FastifyRequest): boolean =>
   route.answerType?.startsWith("text/html") === true ||
@@ -367,8 +384,7 @@ function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[]): voi
 /** Converts errors of Fastify. */
 function fromFastify(error: unknown): unknown {
   if (!(error instanceof Error) || !("code" in error)) return error;
-  const failed = error as Error & { code: string; statusCode?: number; validation?: readonly Violation[] };
-  if (failed.validation !== undefined) return invalid(failed.validation);
+  const failed = error as Error & { code: string; statusCode?: number };
   switch (failed.code) {
     case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
       return new HttpError("unsupported_media_type", "Unsupported media type");

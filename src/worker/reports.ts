@@ -60,13 +60,13 @@ export class Reports {
     else if (action === "finish") {
       counts.finished++;
       if (hasListener("finished")) emit("finished", ended());
-    } else if (answer.status === "failed") {
+    } else if (answer.status === "failed" || (action === "error" && answer.retry === undefined)) {
       counts.failed++;
       const told = ended();
       const cause = errorOf(change, run);
       if (hasListener("failed")) emit("failed", { ...told, error: cause });
       this.#logFailure(told, cause, null, 0);
-    } else if (answer.retry !== undefined || action === "retry") {
+    } else if (action === "error" || action === "retry") {
       counts.retried++;
       const told = ended();
       const cause = errorOf(change, run);

@@ -6,6 +6,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { expect, test, vi } from "vitest";
 import { connectCbor } from "../../src/cbor/index.ts";
 import { encodeData, type Coordinate } from "../../src/core/index.ts";
@@ -105,15 +106,20 @@ test("an honest client is served while others attack", { timeout: (seconds + 120
       }),
     );
     let max = 0;
+    const delays = monitorEventLoopDelay({ resolution: 10 });
+    delays.enable();
     const watch = setInterval(() => (max = Math.max(max, rss(pid!))), 100);
     const served = await Promise.all([honest("rest", rest, () => over), honest("cbor", cbor, () => over)]);
     await ended;
     clearInterval(watch);
+    delays.disable();
+    const ownDelay = delays.percentile(99) / 1e6;
 
     const all = served.flatMap((took) => [...took.values()].flat()).sort((a, b) => a - b);
     const report = {
       attack: attack.join(""),
       calls: all.length,
+      ownDelay,
       p50: percentile(all, 0.5),
       p99: percentile(all, 0.99),
       longest: all.at(-1),
@@ -132,7 +138,8 @@ test("an honest client is served while others attack", { timeout: (seconds + 120
     };
     console.log(JSON.stringify(report));
     expect(all.length, JSON.stringify(report)).toBeGreaterThan(seconds);
-    expect(report.p99, JSON.stringify(report)).toBeLessThan(longestWaitMs);
+    // a call waits for this process twice and for the daemon once: on a busy machine neither runs at once
+    expect(report.p99, JSON.stringify(report)).toBeLessThan(longestWaitMs + 3 * ownDelay);
     expect(max, JSON.stringify(report)).toBeLessThan(maxMemory);
   } finally {
     await Promise.all([rest.close(), cbor.close()]);

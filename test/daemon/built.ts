@@ -1,59 +1,79 @@
+/** The package compiled to JavaScript, and its daemon as a process: Node 20 cannot run the TypeScript sources. */
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
-import { existsSync, readdirSync, renameSync, rmSync, statSync, symlinkSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from "node:fs";
 import path from "node:path";
 
 const root = path.join(import.meta.dirname, "..", "..");
-const cache = path.join(root, "node_modules", ".cache", "daemon-test");
+const cache = path.join(root, "node_modules", ".cache", "built-test");
 const found = new Map<string, string>();
 
-/** The path of an executable, compiled to JavaScript: Node 20 cannot run the TypeScript sources. */
-export function executable(name: "coordinate" | "coordinated"): string {
-  const known = found.get(name) ?? build(name);
-  found.set(name, known);
+export const executable = (name: "coordinate" | "coordinated"): string =>
+  builtFile(path.join("cli", name === "coordinate" ? "main.js" : "coordinated.js"));
+
+/** The path of a compiled file of the package, given in `dist`. */
+export function builtFile(file: string): string {
+  const known = found.get(file) ?? build(file);
+  found.set(file, known);
   return known;
 }
 
-function build(name: "coordinate" | "coordinated"): string {
-  const file = path.join("cli", name === "coordinate" ? "main.js" : "coordinated.js");
+function build(file: string): string {
   // use the output of `npm run build` if it is up to date, as in CI
   const dist = path.join(root, "dist", file);
   const sources = newest(path.join(root, "src"));
   if (existsSync(dist) && statSync(dist).mtimeMs > sources) return dist;
-  // one folder for each state of the sources, renamed into place when complete: test files that run in parallel build it at the same
-  // time, and none may see a partial build
-  const out = path.join(cache, `dist-${Math.floor(sources).toString(36)}`);
-  if (!existsSync(out)) {
-    const own = `${out}-${process.pid}`;
-    const tsc = path.join(root, "node_modules", "typescript", "bin", "tsc");
-    // types are checked elsewhere; without type checks the build takes two seconds
-    const options = [
-      "--noCheck",
-      "--incremental",
-      "false",
-      "--declaration",
-      "false",
-      "--sourceMap",
-      "false",
-      "--inlineSources",
-      "false",
-    ];
-    const args = ["-p", "tsconfig.build.json", "--outDir", own, "--tsBuildInfoFile", "null", ...options];
-    execFileSync(process.execPath, [tsc, ...args], { cwd: root, stdio: "inherit" });
-    // the Python runtime expects the python folder next to the built files, as in the package
-    const python = path.join(cache, "python");
-    first(python, () => symlinkSync(path.join(root, "python"), python));
-    first(out, () => renameSync(own, out));
-    rmSync(own, { recursive: true, force: true });
+  // one folder for each state of the sources, renamed into place when complete
+  const out = path.join(cache, Math.floor(sources).toString(36));
+  const lock = `${out}.lock`;
+  mkdirSync(cache, { recursive: true });
+  for (let tries = 0; !existsSync(out); tries++) {
+    // test files that run in parallel wait for the one that builds; it may have been killed
+    if (!create(lock) && tries < 600) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
+    else
+      try {
+        if (!existsSync(out)) compile(out);
+      } finally {
+        rmSync(lock, { recursive: true, force: true });
+      }
   }
-  return path.join(out, file);
+  return path.join(out, "dist", file);
 }
 
-/** Creates a file if it does not exist. Another process may create it at the same time. */
-function first(file: string, make: () => void): void {
+function create(directory: string): boolean {
   try {
-    if (!existsSync(file)) make();
+    mkdirSync(directory);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Makes a folder like that of the package. */
+function compile(out: string): void {
+  const own = `${out}-${process.pid}`;
+  const tsc = path.join(root, "node_modules", "typescript", "bin", "tsc");
+  const place = ["--outDir", path.join(own, "dist"), "--tsBuildInfoFile", "null"];
+  const off = ["--incremental", "--declaration", "--sourceMap", "--inlineSources"];
+  // types are checked elsewhere; without type checks the build takes two seconds
+  const options = ["--noCheck", ...off.flatMap((name) => [name, "false"])];
+  const args = [tsc, "-p", "tsconfig.build.json", ...place, ...options];
+  execFileSync(process.execPath, args, { cwd: root, stdio: "inherit" });
+  copyFileSync(path.join(root, "package.json"), path.join(own, "package.json"));
+  symlinkSync(path.join(root, "python"), path.join(own, "python"));
+  try {
+    renameSync(own, out);
   } catch (error) {
-    if (!existsSync(file)) throw error;
+    rmSync(own, { recursive: true, force: true });
+    if (!existsSync(out)) throw error;
   }
 }
 

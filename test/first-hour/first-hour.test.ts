@@ -91,6 +91,12 @@ async function pack(): Promise<string> {
   for (const one of new Set([...sources, ...shipped]))
     if (existsSync(path.join(root, one)))
       cpSync(path.join(root, one), path.join(copy, one), { recursive: true });
+  // types are checked elsewhere; without type checks the build takes half as long
+  const config = path.join(copy, "tsconfig.build.json");
+  writeFileSync(
+    config,
+    readFileSync(config, "utf8").replace('"noEmit": false,', '"noEmit": false, "noCheck": true,'),
+  );
   symlinkSync(path.join(root, "node_modules"), path.join(copy, "node_modules"));
   const { code, out } = await run("npm", ["pack", "--silent", "--pack-destination", place], copy);
   const name = out

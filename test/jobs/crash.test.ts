@@ -9,7 +9,7 @@ import { RestClient } from "../../src/rest/client.ts";
 import { run } from "../cli/in-process.ts";
 import { freePort } from "../postgres/server.ts";
 import { descendants, isAlive, until } from "../worker/process/processes.ts";
-import { builtFile } from "./built.ts";
+import { builtFile } from "../daemon/built.ts";
 import { Bench, fn, functions, linesOf, quick, sqliteStack } from "./stack.ts";
 
 /** The processes started here, so that none is left running. */

@@ -13,7 +13,7 @@ import {
 import { HousekeptHandle } from "../../src/housekept.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
 import { silentLogger } from "../../src/worker/index.ts";
-import { childProgram } from "./built.ts";
+import { builtFile } from "../daemon/built.ts";
 
 export interface Stack {
   readonly name: string;
@@ -57,7 +57,7 @@ export const quickSingle: JobWorkerOptions = {
   killGraceMs: 200,
   log: silentLogger,
   get program() {
-    return childProgram();
+    return builtFile("jobs/child/main.js");
   },
 };
 

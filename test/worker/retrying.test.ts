@@ -50,6 +50,23 @@ test("a task that throws is tried again after the back-off, and says its cause w
   ]);
 });
 
+test("a task that throws when it is too late for another try has failed", async () => {
+  const t = bench();
+  await t.ns.setWorkSpec({ name: "s", max_retries: 3 });
+  await t.ns.workSpec("s").addWorkUnits([{ name: "u", expiresMs: 1000 }]);
+  const worker = t.start({
+    tasks: {
+      s: async () => {
+        await t.advance(2000);
+        throw new Error("boom");
+      },
+    },
+  });
+  await until("it has ended", () => worker.counts.failed + worker.counts.retried === 1);
+  assert.deepEqual([worker.counts.failed, worker.counts.retried], [1, 0]);
+  assert.equal((await t.ns.workSpec("s").workUnit("u")).reason, "late");
+});
+
 test("a unit that is put off has all its tries still", async () => {
   const t = bench();
   await t.ns.setWorkSpec({ name: "s", max_retries: 1 });
