@@ -6,9 +6,9 @@ import { followBefore, needState, supersede, wait } from "./life.ts";
 import { resolveConsequences } from "./batching.ts";
 import type { WorkUnitPut } from "./store.ts";
 import { addsInterleaved, interleaveByPartition } from "./partitions.ts";
-import { agedPriority, ages, isLate } from "./timing.ts";
+import { agedPriority, ages, placeOf } from "./timing.ts";
 import type { WorkSpecMeta } from "./work-spec.ts";
-import { availableSince, type AddedWorkUnit } from "./work-unit.ts";
+import type { AddedWorkUnit } from "./work-unit.ts";
 import {
   extrasOfPut,
   noExtras,
@@ -186,16 +186,9 @@ const agedPut = (meta: WorkSpecMeta, put: WorkUnitPut, now: number): WorkUnitPut
 function keptPlace<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, put: WorkUnitPut): number {
   if (put.notBefore > set.now) return put.priority;
   const given = put.timing?.priority ?? put.priority;
-  const { created, since, notBefore, attempt } = unit;
-  // the place of a late unit comes from its deadline and says nothing of its age
-  const kept = isLate(unit.priority)
-    ? agedPriority(
-        unit.spec.meta,
-        given,
-        availableSince({ created, since, notBefore, attemptEnd: attempt?.end ?? 0 }),
-      )
-    : given + unit.priority - (set.timing(unit)?.priority ?? unit.priority);
-  return Math.max(kept, put.priority);
+  const timing = set.timing(unit);
+  const gained = placeOf(unit.priority, timing) - (timing?.priority ?? unit.priority);
+  return Math.max(given + gained, put.priority);
 }
 
 /** Applies everything in the put except the data. */

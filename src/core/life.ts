@@ -17,7 +17,16 @@ import { latestTime } from "./check.ts";
 import { dataGetText, dataWith, type Data } from "./data.ts";
 import { brokenDependency, dependencyState, type DependencyState } from "./dependency.ts";
 import { isSpent, ownTryLimit, retryAfter, specTryLimit } from "./retry.ts";
-import { agedPriority, ages, isLate, latePriority, lateText, nextTimer, type UnitTiming } from "./timing.ts";
+import {
+  agedPriority,
+  ages,
+  isLate,
+  latePriority,
+  lateText,
+  nextTimer,
+  placeOf,
+  type UnitTiming,
+} from "./timing.ts";
 import type { WorkUnitChange } from "./store.ts";
 import { availableSince } from "./work-unit.ts";
 import type { AttemptState, Need, Rule, UnitState, WorkingSet } from "./working-set.ts";
@@ -199,9 +208,9 @@ function failLate<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, exp
 /** Moves a unit whose deadline has passed before all that are not late. Requires `set.leave(unit)` first. */
 function goFirst<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, timing: UnitTiming): void {
   if (isLate(unit.priority)) return;
-  if (timing.priority === undefined)
-    set.setExtras(unit, { ...set.extras(unit), timing: { ...timing, priority: unit.priority } });
+  const { priority: place } = unit;
   unit.priority = latePriority(timing.deadline ?? 0);
+  moveTo(set, unit, place, timing.priority ?? place);
   set.noteEvent(unit, "late", -1);
 }
 
@@ -384,33 +393,48 @@ export function changeUnit<Unit extends UnitState>(
   return true;
 }
 
-/** Sets the given priority. A unit that gains priority by waiting moves by the difference; a late unit stays first. */
+/** Sets the given priority. A unit that gains priority by waiting moves by the difference. */
 function setPriority<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, priority: number): void {
   const timing = set.timing(unit);
-  const before = timing?.priority;
-  if (before === undefined) unit.priority = priority;
-  else {
-    if (!isLate(unit.priority)) unit.priority += priority - before;
-    set.setExtras(unit, { ...set.extras(unit), timing: { ...timing, priority } });
-  }
+  if (timing?.priority === undefined) unit.priority = priority;
+  else moveTo(set, unit, placeOf(unit.priority, timing) + priority - timing.priority, priority);
 }
 
 /** Delays a unit, or ends its delay. As when it is added again, it keeps the priority gained by waiting unless it is delayed anew. */
 function setDelay<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, notBefore: number): void {
-  const before = unit.priority;
   unit.notBefore = notBefore;
-  setPlace(set, unit, Math.max(notBefore, set.now));
-  if (notBefore <= set.now) unit.priority = Math.max(unit.priority, before);
+  if (notBefore > set.now) setPlace(set, unit, notBefore);
+  else setPlace(set, unit, set.now, placeOf(unit.priority, set.timing(unit)));
 }
 
-/** For a work spec with `aging`: the unit begins to gain priority at this time. A late unit stays first. */
-function setPlace<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, at: number): void {
+/** For a work spec with `aging`: the unit begins to gain priority at this time, from this place on if that is better. */
+function setPlace<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  at: number,
+  place = -Infinity,
+): void {
   const { meta } = unit.spec;
-  if (!ages(meta) || isLate(unit.priority)) return;
-  const timing = set.timing(unit);
-  const priority = timing?.priority ?? unit.priority;
-  unit.priority = agedPriority(meta, priority, at);
-  set.setExtras(unit, { ...set.extras(unit), timing: { ...timing, priority } });
+  if (!ages(meta)) return;
+  const priority = set.timing(unit)?.priority ?? unit.priority;
+  moveTo(set, unit, Math.max(place, agedPriority(meta, priority, at)), priority);
+}
+
+/** Moves a unit in the claim order. A late unit stays first, and takes the place when it is no longer late. */
+function moveTo<Unit extends UnitState>(
+  set: WorkingSet<Unit>,
+  unit: Unit,
+  place: number,
+  priority: number,
+): void {
+  const { place: _before, ...timing } = set.timing(unit) ?? {};
+  const late = isLate(unit.priority);
+  if (!late) unit.priority = place;
+  const keepsPlace = late && place !== priority;
+  set.setExtras(unit, {
+    ...set.extras(unit),
+    timing: { ...timing, priority, ...(keepsPlace && { place }) },
+  });
 }
 
 /** Removes the expiry of a unit that is reset: otherwise it would fail as late. */

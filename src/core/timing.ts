@@ -11,6 +11,8 @@ import type { WorkSpecMeta } from "./work-spec.ts";
 export interface UnitTiming {
   /** The priority that it was given, if its place in the claim order is a different number. */
   priority?: number;
+  /** Its place in the claim order before it became late, if that is not its priority. */
+  place?: number;
   /** From this time on the unit goes before all that are not late; 0 or absent is none. */
   deadline?: number;
   /** The unit fails if it has not begun by this time; 0 or absent is never. */
@@ -56,6 +58,10 @@ const lateFrom = 2 ** 500;
 export const latePriority = (deadline: number): number => (2 ** 53 - deadline) * lateFrom;
 
 export const isLate = (priority: number): boolean => priority >= lateFrom;
+
+/** The unit's place in the claim order apart from its deadline. */
+export const placeOf = (priority: number, timing: UnitTiming | null): number =>
+  isLate(priority) ? (timing?.place ?? timing?.priority ?? 0) : priority;
 
 /** When the timer of a waiting unit fires, for its deadline or its expiry; 0 is never. */
 export function nextTimer({ deadline = 0, expires = 0 }: UnitTiming, priority: number): number {

@@ -729,9 +729,7 @@ export class Model {
     if (aging === undefined) return 0;
     const place = gained(aging, this.now + delay);
     if (fresh || delay > 0) return place;
-    if (!unit.late) return Math.min(unit.behind, place);
-    const added = unit.since > 0 ? unit.since : unit.created;
-    return Math.min(gained(aging, Math.max(added, unit.notBefore, this.current(unit)?.end ?? 0)), place);
+    return Math.min(unit.behind, place);
   }
 
   // ---- choosing

@@ -358,6 +358,27 @@ export const aging: CaseGroup = {
       },
     },
     {
+      name: "a late unit that has waited for another keeps its age, also by what its priority was changed",
+      async run(t) {
+        await t.spec("s", { aging: 1 });
+        await t.add("s", "first", {
+          name: "late",
+          deadlineMs: minute,
+          dependencies: [{ workSpec: "s", workUnit: "first", kind: "hard" }],
+        });
+        await t.advance(10 * minute);
+        await t.settled((await t.claim())[0]!, "finish");
+        await t.c.setWorkUnitPriorities(t.ns, "s", { names: ["late"] }, { set: 5 });
+        await t.add(
+          "s",
+          { name: "late", priority: 5 },
+          { name: "high", priority: 16 },
+          { name: "low", priority: 14 },
+        );
+        assert.deepEqual(await drain(t), ["high", "late", "low"]);
+      },
+    },
+    {
       name: "a delayed unit gains from the end of its delay on",
       async run(t) {
         await t.spec("s", { aging: 1 });
