@@ -99,10 +99,14 @@ export function ratios(rows: readonly Row[]): Ratios {
   };
 }
 
-export function latencies(rows: readonly Row[], quantile: "p50" | "p99"): Record<string, number> {
+export function latencies(
+  rows: readonly Row[],
+  quantile: "p50" | "p99",
+  name = "idle",
+): Record<string, number> {
   return Object.fromEntries(
     rows
-      .filter((row) => row.workload === "latency" && row.case === "idle")
+      .filter((row) => row.workload === "latency" && row.case === name)
       .map((row) => [row.system, Number((row.detail[quantile] ?? NaN).toFixed(3))]),
   );
 }

@@ -21,10 +21,10 @@ export type Role =
       taskMs: number;
       setting: WorkSetting;
     }
-  /** Adds units one after the other, each with the time in its data. */
-  | { role: "send"; count: number; pauseMs: number }
-  /** Works, and reports the time from adding each unit to the start of its task. */
-  | { role: "listen"; count: number }
+  /** Adds `warm` units, 1 ms apart, and then `count`, `pauseMs` apart; each has the time in its data. */
+  | { role: "send"; warm: number; count: number; pauseMs: number }
+  /** Works, and reports the time from adding each unit to the start of its task, except of the first `warm`. */
+  | { role: "listen"; warm: number; count: number }
   /** Claims units and keeps them until it is killed. */
   | { role: "hold"; units: number; lifetimeMs: number }
   /** Works, and reports when each task started. */
@@ -102,16 +102,16 @@ async function work(driver: Driver, role: Role & { role: "work" }): Promise<Work
   return result;
 }
 
-async function send(driver: Driver, { count, pauseMs }: Role & { role: "send" }): Promise<Added> {
+async function send(driver: Driver, { warm, count, pauseMs }: Role & { role: "send" }): Promise<Added> {
   const start = performance.now();
-  for (let i = 0; i < count; i++) {
+  for (let i = 0; i < warm + count; i++) {
     await driver.add({ at: String(process.hrtime.bigint()) });
-    await sleep(pauseMs);
+    await sleep(i < warm ? 1 : pauseMs);
   }
-  return { rate: (count * 1000) / (performance.now() - start) };
+  return { rate: ((warm + count) * 1000) / (performance.now() - start) };
 }
 
-async function listen(driver: Driver, { count }: Role & { role: "listen" }): Promise<Heard> {
+async function listen(driver: Driver, { warm, count }: Role & { role: "listen" }): Promise<Heard> {
   const times: number[] = [];
   let over: () => void = () => undefined;
   const all = new Promise<void>((resolve) => (over = resolve));
@@ -119,13 +119,13 @@ async function listen(driver: Driver, { count }: Role & { role: "listen" }): Pro
     ({ at }) => {
       if (at === undefined) return;
       times.push(Number(process.hrtime.bigint() - BigInt(at)) / 1e6);
-      if (times.length === count) over();
+      if (times.length === warm + count) over();
     },
     { how: "latency" },
   );
   process.send?.("ready");
   await all;
-  return { times };
+  return { times: times.slice(warm) };
 }
 
 async function hold(driver: Driver, { units, lifetimeMs }: Role & { role: "hold" }): Promise<never> {

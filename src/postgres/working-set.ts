@@ -797,6 +797,9 @@ export class PostgresSet extends WorkingSet<Unit> {
     const keyOf = (unit: Unit): Buffer => this.#key(unit);
     const standings = new Standings(changed, this.#removed);
     await standings.makeLeases((count) => this.#allocate(count, this.#tx));
+    const removed = [...this.#removed].filter(({ stored }) => stored !== null);
+    // before the new ones: a batch that ends by the deletion of a unit may make one of its name
+    if (removed.length > 0) await deleteUnits(this.#tx, removed, keyOf);
     // in the order of names, as every add writes them: see inWriteOrder
     const fresh = changed
       .filter(({ stored }) => stored === null)
@@ -816,7 +819,6 @@ export class PostgresSet extends WorkingSet<Unit> {
       (unit) => unit.status === "failed" && (unit.stored?.status !== "failed" || this.#leftFailed.has(unit)),
     );
     const rewired = changed.filter((unit) => this.#rewired.has(unit));
-    const removed = [...this.#removed].filter(({ stored }) => stored !== null);
     // if no other statement writes or reads these rows, the update is sent with the last ones
     const alone =
       fresh.length + renamed.length + timed.length + left.length + failed.length + removed.length === 0;
@@ -834,7 +836,6 @@ export class PostgresSet extends WorkingSet<Unit> {
     // rewired units are written above, with all dependencies; the position may be that of another dependency by now
     const met = this.#met.filter(({ unit }) => !this.#rewired.has(unit));
     if (met.length > 0) await meetNeeds(this.#tx, met);
-    if (removed.length > 0) await deleteUnits(this.#tx, removed, keyOf);
     if (this.#messages.length > 0) await writeMessages(this.#tx, this.#messages);
     for (const [spec, time] of this.#nextContinuous)
       await this.#tx.rows("UPDATE @spec SET next_continuous = $2 WHERE id = $1", [spec, time]);

@@ -572,6 +572,27 @@ export const batches: CaseGroup = {
       },
     },
     {
+      name: "a batch that ends because its units are deleted may make a unit with the name of one of them",
+      async run(t) {
+        await t.spec("s");
+        for (const workUnit of ["1", "n".repeat(3000)]) {
+          await t.add("s", { name: workUnit, batch: "b", labels: ["red"] }, { name: "2", batch: "b" });
+          const [before] = (await t.c.listWorkUnits(t.ns, "s", { label: "red" })).rows;
+          await t.c.setBatches(t.ns, [{ name: "b", then: { workSpec: "s", workUnit }, sealed: true }]);
+          assert.equal(await t.c.deleteWorkUnits(t.ns, "s", { all: true }), 2);
+          const { rows } = await t.c.listWorkUnits(t.ns, "s");
+          assert.deepEqual(
+            rows.map(({ name, status, labels }) => [name, status, labels]),
+            [[workUnit, "available", []]],
+          );
+          assert.notEqual(rows[0]?.id, before?.id);
+          await t.settled(await t.claimOne(), "finish");
+          await t.c.deleteWorkUnits(t.ns, "s", { all: true });
+          await t.c.deleteBatches(t.ns, ["b"]);
+        }
+      },
+    },
+    {
       name: "many units that end at the same moment lead to one unit",
       async run(t) {
         await t.spec("s");
