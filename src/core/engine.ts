@@ -600,7 +600,7 @@ export class Engine implements Coordinate {
     return this.#store.makeAttempts(this.#ns(ns), makes, now);
   }
 
-  async settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
+  settleAttempts(ns: string, changes: readonly AttemptChange[]): Promise<AttemptChanged[]> {
     const done = { logs: false };
     return timely(this.#clock, (now) => this.#settleAttempts(ns, changes, done, now));
   }
