@@ -38,7 +38,7 @@ export const latency: Workload = {
   name: "latency",
   title: "From adding to the start of the task",
   about:
-    "One process adds a unit every 15 ms, another runs the worker, the system's server between them. The time is that from before the add to the first line of the task. Idle: after 1,000 units, 1 ms apart. Just started: after 30, while Node still compiles the code of all processes. Back to back: 1 ms apart.",
+    "One process adds a unit every 15 ms, another runs the worker, the system's server between them. The time is that from before the add to the first line of the task. Idle: after 1,000 units, 4 ms apart. Just started: after 30, while Node still compiles the code of all processes. Back to back: 1 ms apart.",
   cases: (scale) => {
     const measured = (
       name: string,
