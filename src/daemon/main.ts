@@ -2,9 +2,9 @@
 import { rmSync, writeFileSync } from "node:fs";
 import { ConfigError, readConfig, type Config } from "./config.ts";
 import { startDaemon, type Daemon } from "./daemon.ts";
-import { makeLog } from "./log.ts";
+import { makeLog, type Logger } from "./log.ts";
 import { exitCodes, openStep, StartError } from "./start-error.ts";
-import { systemdNotifier } from "./systemd.ts";
+import { systemdNotifier, type Notifier } from "./systemd.ts";
 
 /** Runs until a signal arrives. Returns the exit code. */
 export async function runDaemon(
@@ -28,37 +28,57 @@ export async function runDaemon(
   // without a listener, a broken pipe would be an uncaught exception, whose log line fails in the same way, without end
   process.stderr.on("error", () => undefined);
   const log = makeLog(config.logLevel, config.logFormat);
-  let daemon: Daemon;
+  // before the process shows itself: until then, a signal ends it at once, and would leave the file with its number
+  const stopped = stopSignal();
+  const { pid } = config;
   try {
-    if (config.pid !== "")
-      await openStep(`--pid ${config.pid}`, async () => writeFileSync(config.pid, `${process.pid}\n`));
-    daemon = await startDaemon(config, log);
+    if (pid !== "") await openStep(`--pid ${pid}`, async () => writeFileSync(pid, `${process.pid}\n`));
   } catch (error) {
     return complain(error);
   }
-  for (const url of daemon.urls) console.log(`coordinated serves ${url}`);
-  log.info({ urls: daemon.urls, clock: config.clock }, "started");
-  const systemd = systemdNotifier(env, log);
-  systemd.ready();
-  process.on("uncaughtException", (error) => log.error({ err: error }, "uncaught exception: this is a bug"));
-  process.on("unhandledRejection", (error) =>
-    log.error({ err: error }, "unhandled promise rejection: this is a bug"),
-  );
-  await new Promise<void>((resolve) => {
+  try {
+    const daemon = await Promise.race([startDaemon(config, log), stopped]);
+    if (daemon !== null) await serve(daemon, config, systemdNotifier(env, log), log, stopped);
+    return 0;
+  } catch (error) {
+    return complain(error);
+  } finally {
+    if (pid !== "") rmSync(pid, { force: true });
+  }
+}
+
+/** Resolves at the first SIGTERM or SIGINT. A second one ends the process. */
+function stopSignal(): Promise<null> {
+  return new Promise((resolve) => {
     let first = 0;
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
       process.on(signal, () => {
         // a terminal and npm both pass on one Ctrl-C: a second signal within 300 ms is the same one
         if (first === 0) first = performance.now();
         else if (performance.now() - first > 300) process.exit(1);
-        resolve();
+        resolve(null);
       });
     }
   });
+}
+
+async function serve(
+  daemon: Daemon,
+  { clock }: Config,
+  systemd: Notifier,
+  log: Logger,
+  stopped: Promise<null>,
+): Promise<void> {
+  for (const url of daemon.urls) console.log(`coordinated serves ${url}`);
+  log.info({ urls: daemon.urls, clock }, "started");
+  systemd.ready();
+  process.on("uncaughtException", (error) => log.error({ err: error }, "uncaught exception: this is a bug"));
+  process.on("unhandledRejection", (error) =>
+    log.error({ err: error }, "unhandled promise rejection: this is a bug"),
+  );
+  await stopped;
   systemd.stopping();
   await daemon.stop();
-  if (config.pid !== "") rmSync(config.pid, { force: true });
-  return 0;
 }
 
 function complain(error: unknown): number {

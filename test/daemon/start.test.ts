@@ -216,4 +216,17 @@ describe("as the Python daemon was started", () => {
     expect(await ended).toBe(0);
     expect(existsSync(file("pid"))).toBe(false);
   });
+
+  test("a signal while it starts stops it, and leaves no file", { timeout: 60_000 }, async () => {
+    const starting = startProcess([...free, "--pid", file("early")], {});
+    const deadline = Date.now() + 30_000;
+    while (!existsSync(file("early")) || readFileSync(file("early"), "utf8") === "") {
+      if (Date.now() > deadline) throw new Error("no --pid file");
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    process.kill(Number(readFileSync(file("early"), "utf8")), "SIGTERM");
+    const { ended } = await starting;
+    expect(await ended).toBe(0);
+    expect(existsSync(file("early"))).toBe(false);
+  });
 });
