@@ -26,6 +26,7 @@ import {
   namedValues,
 } from "./fast-paths.ts";
 import { foldAfterAdd } from "./lanes.ts";
+import { few } from "./merge.ts";
 import { readSpec, specColumnCount, specColumns, type Spec } from "./units.ts";
 import { longestKey, textKey } from "./values.ts";
 import type { PostgresSet } from "./working-set.ts";
@@ -46,12 +47,14 @@ export class Adds {
     requestId: string | null,
     now: number,
   ): Promise<AddedWorkUnit[]> {
-    const request = requestId === null ? null : textKey(requestId);
-    const last = this.#lastSeen(ns, ref, puts.length, request);
-    const answer =
-      last === undefined ? null : await this.#insertUnits(last.spec, puts, request, last.seen, now);
-    if (answer === null && last !== undefined) this.#context.forget(ns, ref);
-    return answer ?? this.#addUnits(ns, ref, puts, request, now);
+    const given = requestId === null ? null : textKey(requestId);
+    const last = this.#lastSeen(ns, ref, puts, given);
+    if (last === undefined) return this.#addUnits(ns, ref, puts, given, now);
+    const request = given ?? (await this.#ownRequest());
+    const answer = await this.#insertUnits(last.spec, puts, request, last.seen, now);
+    if (answer !== null) return answer;
+    this.#context.forget(ns, ref);
+    return this.#addUnits(ns, ref, puts, request, now);
   }
 
   async #addUnits(
@@ -80,13 +83,49 @@ export class Adds {
 
   /**
    * The work spec as last read, if an add may go without reading it again: its statement checks that the spec is unchanged. An
-   * add of many units reads it again. So does an add without a request id, which cannot be retried if the connection turns out to
-   * be broken: the read finds that out.
+   * add of many units reads it again, and so does one without a request id that is not for the fast path.
    */
-  #lastSeen(ns: string, ref: WorkSpecRef, count: number, request: Buffer | null): LookedUp | undefined {
-    if (request === null || count >= copyFromUnits) return undefined;
+  #lastSeen(
+    ns: string,
+    ref: WorkSpecRef,
+    puts: readonly WorkUnitPut[],
+    request: Buffer | null,
+  ): LookedUp | undefined {
+    if (puts.length >= copyFromUnits) return undefined;
     const found = this.#context.lastSeen(ns, ref);
-    return found?.seen === null ? undefined : found;
+    if (found === undefined || found.seen === null) return undefined;
+    return request !== null || (puts.length <= few && this.#isPlain(found.spec, puts)) ? found : undefined;
+  }
+
+  /**
+   * A request id for an add without one. An add that does not read first may be the first to find that a connection is broken; with a
+   * request id it can be sent again. Of an odd length, which `textKey` never gives.
+   */
+  async #ownRequest(): Promise<Buffer> {
+    const { db, allocate } = this.#context;
+    const [id = 0] = await allocate(1, db);
+    const key = Buffer.alloc(9);
+    key.writeBigInt64BE(BigInt(id), 1);
+    return key;
+  }
+
+  /** Whether the fast path may apply, as far as this is known without the database. */
+  #isPlain(spec: Spec, puts: readonly WorkUnitPut[]): boolean {
+    const { fastPaths, borrowed } = this.#context;
+    // the rules enforce the limit of waiting units, and compute the place of a unit whose priority grows
+    if (!fastPaths || spec.meta.maxWaiting > 0 || ages(spec.meta)) return false;
+    if (this.#upserts.isNeeded(spec.id) || borrowed) return false;
+    if (
+      puts.length === 0 ||
+      puts.some(
+        ({ dependencies, labels, timing }) =>
+          (dependencies !== null && dependencies.length > 0) ||
+          batchOf(labels) !== null ||
+          timing !== undefined,
+      )
+    )
+      return false;
+    return puts.length === 1 || new Set(puts.map(({ name }) => name)).size === puts.length;
   }
 
   /**
@@ -100,21 +139,8 @@ export class Adds {
     seen: string | null,
     now: number,
   ): Promise<AddedWorkUnit[] | null> {
-    const { db, fastPaths, borrowed, allocate } = this.#context;
-    // the rules enforce the limit of waiting units, and compute the place of a unit whose priority grows
-    if (!fastPaths || spec.meta.maxWaiting > 0 || ages(spec.meta)) return null;
-    if (this.#upserts.isNeeded(spec.id) || borrowed) return null;
-    if (
-      puts.length === 0 ||
-      puts.some(
-        ({ dependencies, labels, timing }) =>
-          (dependencies !== null && dependencies.length > 0) ||
-          batchOf(labels) !== null ||
-          timing !== undefined,
-      )
-    )
-      return null;
-    if (puts.length > 1 && new Set(puts.map(({ name }) => name)).size < puts.length) return null;
+    if (!this.#isPlain(spec, puts)) return null;
+    const { db, allocate } = this.#context;
     const ids = await allocate(puts.length, db);
     const rows = inWriteOrder(spec.meta, puts, ids);
     if (rows.some(({ key }) => key.length > longestKey)) return null;

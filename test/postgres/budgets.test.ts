@@ -79,6 +79,14 @@ describe("round trips", () => {
     }
   });
 
+  test("a unit is added by one statement, with and without a request id", async () => {
+    const name = (): { name: string }[] => [{ name: `unit ${serial++}` }];
+    await add("plain", 1);
+    expect(await trips(() => engine.addWorkUnits("", "plain", name()))).toBe(1);
+    const options = { requestId: `add ${serial++}` };
+    expect(await trips(() => engine.addWorkUnits("", "plain", name(), options))).toBe(1);
+  });
+
   test("the store's own claim is one statement, and a settle that chains does not grow with the batch", async () => {
     const settle = async (count: number): Promise<number> => {
       await add("first", count);

@@ -90,36 +90,47 @@ describe("one server", () => {
     await engine.close();
   }, 120_000);
 
-  test("cut at every message of an add without a request id: success, or unknown, or nothing happened", async () => {
+  test.each([
+    ["a few units: carried out once", 1],
+    ["many units: success, or unknown, or nothing happened", 21],
+  ])("cut at every message of an add without a request id, of %s", { timeout: 120_000 }, async (_, count) => {
     const { engine, store, url } = await open();
     const outcomes = { done: 0, unknown: 0, refused: 0 };
     for (const direction of ["to server", "to client"] as const)
       for (let messages = 0; messages < 14; messages++) {
-        const name = `${direction} ${messages}`;
+        const names = Array.from({ length: count }, (_, i) => `${direction} ${messages} ${i}`);
         proxy.cutAfter(direction, messages);
-        const error: unknown = await engine.addWorkUnits("", "s", [{ name }]).then(
-          () => null,
-          (reason: unknown) => reason,
-        );
+        const error: unknown = await engine
+          .addWorkUnits(
+            "",
+            "s",
+            names.map((name) => ({ name })),
+          )
+          .then(
+            () => null,
+            (reason: unknown) => reason,
+          );
         proxy.disarm();
-        const [unit] = await engine.getWorkUnits("", "s", [name]);
+        const there = (await engine.getWorkUnits("", "s", names)).filter((unit) => unit !== null).length;
         if (error === null) {
           outcomes.done++;
-          expect(unit).not.toBeNull();
-        } else if (isCoordinateError(error, "unknown_outcome")) outcomes.unknown++;
-        else {
+          expect(there).toBe(count);
+        } else if (isCoordinateError(error, "unknown_outcome")) {
+          outcomes.unknown++;
+          expect([0, count]).toContain(there);
+        } else {
           outcomes.refused++;
-          expect(unit).toBeNull();
+          expect(there).toBe(0);
         }
       }
-    expect(outcomes.unknown).toBeGreaterThan(0);
+    expect(outcomes.unknown > 0).toBe(count > 1);
     expect(outcomes.refused).toBe(0);
     expect(store.counters.unknown).toBe(outcomes.unknown);
     expect(await query(url, "SELECT count(*)::int AS n FROM coordinate.unit")).toEqual([
       { n: (await engine.listWorkUnits("", "s")).rows.length },
     ]);
     await engine.close();
-  }, 120_000);
+  });
 
   test("a connection that falls silent is given up, and the request carried out on another", async () => {
     const { engine } = await open({ answerTimeoutMs: 700, statementTimeoutMs: 500 });
