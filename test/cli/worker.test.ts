@@ -130,10 +130,13 @@ describe("coordinate worker", () => {
     const cwd = mkdtempSync(path.join(directory, "jobs-"));
     writeFileSync(path.join(cwd, "coordinate.yaml"), "jobs: {workers_nr_min: 2, workers_nr_max: 2}\n");
     const pool = cli("jobs", ["worker", "--jobs"], { cwd });
-    const children = async (): Promise<number> =>
-      (await client.listWorkers("jobs", { active: true })).rows.filter(({ parent }) => parent !== null)
-        .length;
-    await until("two workers are there", async () => (await children()) === 2, 40_000);
+    // a worker has a child of its own for each slot
+    const workers = async (): Promise<number> => {
+      const { rows } = await client.listWorkers("jobs", { active: true });
+      const root = rows.find(({ parent }) => parent === null);
+      return rows.filter(({ parent }) => parent === root?.name).length;
+    };
+    await until("two workers are there", async () => (await workers()) === 2, 40_000);
     pool.child.kill("SIGTERM");
     expect(await pool.ended).toBe(0);
   });
