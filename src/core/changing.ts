@@ -27,7 +27,7 @@ export function* changeUnits<Unit extends UnitState>(
       if (i > 0 && i % unitsPerTurn === 0) yield undefined;
       if (set.isUnresolved()) yield* followBefore(set, unit);
       resolve(set, unit, set.now);
-      // its deadline may have passed while it had ended
+      // a deadline that passed after the unit had ended takes effect now
       if (unit.status === "blocked") ring(set, unit);
     }
   if (set.isUnresolved()) yield* resolveConsequences(set);

@@ -45,9 +45,8 @@ export class WorkFinder {
     for (let tries = 0; ; tries++) {
       const now = this.#clock.now();
       const found = await this.#store.candidates(ns, { requestId: ask.requestId, fresh: tries > 0 }, now);
-      const { settings, repeated, look, limits } = found;
-      const candidates =
-        limits === undefined ? found.candidates : holdByLimits(found.candidates, limits, now);
+      const { settings, repeated, look, limits = [] } = found;
+      const candidates = holdByLimits(found.candidates, limits, now);
       if (repeated !== null && repeated.length > 0) return { found: repeated, again: 0 };
       if (asksForTasks(ask.schedule) && (await this.#deriveTasks(ns, candidates))) continue;
       // the same order over every store, so that the same random draw gives the same choice

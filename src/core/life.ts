@@ -407,7 +407,7 @@ function setDelay<Unit extends UnitState>(set: WorkingSet<Unit>, unit: Unit, not
   else setPlace(set, unit, set.now, placeOf(unit.priority, set.timing(unit)));
 }
 
-/** For a work spec with `aging`: the unit begins to gain priority at this time, from this place on if that is better. */
+/** For a work spec with `aging`: the unit gains priority from this time on. It keeps `place` if that is higher. */
 function setPlace<Unit extends UnitState>(
   set: WorkingSet<Unit>,
   unit: Unit,
@@ -430,11 +430,8 @@ function moveTo<Unit extends UnitState>(
   const { place: _before, ...timing } = set.timing(unit) ?? {};
   const late = isLate(unit.priority);
   if (!late) unit.priority = place;
-  const keepsPlace = late && place !== priority;
-  set.setExtras(unit, {
-    ...set.extras(unit),
-    timing: { ...timing, priority, ...(keepsPlace && { place }) },
-  });
+  const kept = late && place !== priority ? { place } : {};
+  set.setExtras(unit, { ...set.extras(unit), timing: { ...timing, priority, ...kept } });
 }
 
 /** Removes the expiry of a unit that is reset: otherwise it would fail as late. */

@@ -87,10 +87,10 @@ export interface RetentionLimit {
 }
 
 /**
- * What a value is. In data, a `duration` is seconds, at most half the range of dates, and a `time` is seconds since 1970 or a date as RFC 3339 has it; in
- * metadata both are milliseconds. An `amount` is a number of 0 or more, a `share` one from 0 to 1, a `count` an integer of 0 or
- * more, `arguments` are a list or an object, `times` a list of times, `names` a list
- * of strings, `weights` an object of integers of 1 or more, and a `choice` is one of the words of its row.
+ * What a value is. In data, a `duration` is in seconds, up to half the range of dates, and a `time` is in seconds since 1970 or a
+ * date in RFC 3339; in metadata both are in milliseconds. An `amount` is a number of 0 or more, a `share` one from 0 to 1, a `count`
+ * an integer of 0 or more, `arguments` are a list or an object, `times` a list of times, `names` a list of strings, `weights` an
+ * object of integers of 1 or more, and a `choice` is one of the words of its row.
  */
 export type FieldKind =
   | "number"

@@ -1,10 +1,10 @@
 /** The daemon process: reads the settings, starts, prints its URLs, and stops on a signal. */
 import { rmSync, writeFileSync } from "node:fs";
 import { ConfigError, readConfig, type Config } from "./config.ts";
-import { startDaemon, type Daemon } from "./daemon.ts";
-import { makeLog, type Logger } from "./log.ts";
+import { startDaemon } from "./daemon.ts";
+import { makeLog } from "./log.ts";
 import { exitCodes, openStep, StartError } from "./start-error.ts";
-import { systemdNotifier, type Notifier } from "./systemd.ts";
+import { systemdNotifier } from "./systemd.ts";
 
 /** Runs until a signal arrives. Returns the exit code. */
 export async function runDaemon(
@@ -28,7 +28,7 @@ export async function runDaemon(
   // without a listener, a broken pipe would be an uncaught exception, whose log line fails in the same way, without end
   process.stderr.on("error", () => undefined);
   const log = makeLog(config.logLevel, config.logFormat);
-  // before the process shows itself: until then, a signal ends it at once, and would leave the file with its number
+  // Before the file of the process id is written: without a handler, a signal kills the process and leaves that file.
   const stopped = stopSignal();
   const { pid } = config;
   try {
@@ -38,7 +38,20 @@ export async function runDaemon(
   }
   try {
     const daemon = await Promise.race([startDaemon(config, log), stopped]);
-    if (daemon !== null) await serve(daemon, config, systemdNotifier(env, log), log, stopped);
+    if (daemon === null) return 0;
+    for (const url of daemon.urls) console.log(`coordinated serves ${url}`);
+    log.info({ urls: daemon.urls, clock: config.clock }, "started");
+    const systemd = systemdNotifier(env, log);
+    systemd.ready();
+    process.on("uncaughtException", (error) =>
+      log.error({ err: error }, "uncaught exception: this is a bug"),
+    );
+    process.on("unhandledRejection", (error) =>
+      log.error({ err: error }, "unhandled promise rejection: this is a bug"),
+    );
+    await stopped;
+    systemd.stopping();
+    await daemon.stop();
     return 0;
   } catch (error) {
     return complain(error);
@@ -60,25 +73,6 @@ function stopSignal(): Promise<null> {
       });
     }
   });
-}
-
-async function serve(
-  daemon: Daemon,
-  { clock }: Config,
-  systemd: Notifier,
-  log: Logger,
-  stopped: Promise<null>,
-): Promise<void> {
-  for (const url of daemon.urls) console.log(`coordinated serves ${url}`);
-  log.info({ urls: daemon.urls, clock }, "started");
-  systemd.ready();
-  process.on("uncaughtException", (error) => log.error({ err: error }, "uncaught exception: this is a bug"));
-  process.on("unhandledRejection", (error) =>
-    log.error({ err: error }, "unhandled promise rejection: this is a bug"),
-  );
-  await stopped;
-  systemd.stopping();
-  await daemon.stop();
 }
 
 function complain(error: unknown): number {

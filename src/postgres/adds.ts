@@ -99,7 +99,7 @@ export class Adds {
 
   /**
    * A request id for an add without one. An add that does not read first may be the first to find that a connection is broken; with a
-   * request id it can be sent again. Of an odd length, which `textKey` never gives.
+   * request id it can be sent again. Its length is odd and that of a `textKey` even, so no caller can give the same one.
    */
   async #ownRequest(): Promise<Buffer> {
     const { db, allocate } = this.#context;

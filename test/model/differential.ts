@@ -41,7 +41,7 @@ operation(
 async function sweep(pair: Pair): Promise<void> {
   // one store may already have applied expired leases and elapsed delays in a read: a tally applies all of them, in both stores
   for (const { engine, ns } of sides(pair)) await engine.tally(ns);
-  // how often it takes to be done is the matter of each store
+  // stores may need different numbers of calls
   await both(pair, async ({ engine }) => {
     const total: Record<string, number> = {};
     for (let calls = 0; calls < 100; calls++) {
