@@ -66,6 +66,8 @@ export class EndWaits {
         const found = await this.#look(ns, workSpec, asked, watch);
         for (const name of asked) rows.set(name, found.get(name) ?? null);
       } catch (error) {
+        // the store was closed during a later read
+        if (this.#stopped && rows.size > 0) return;
         // missing at the first read is the caller's mistake; later, the work spec was deleted with its units
         if (rows.size === 0 || !isCoordinateError(error, "no_such_work_spec", "gone")) throw error;
         for (const name of asked) rows.set(name, null);

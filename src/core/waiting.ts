@@ -65,6 +65,10 @@ export class Waiting {
         await place.sleep(until);
         if (over()) return null;
       }
+    } catch (error) {
+      // the store may have been closed during a look
+      if (this.#stopped) return null;
+      throw error;
     } finally {
       signal?.removeEventListener("abort", giveUp);
       line.splice(line.indexOf(place), 1);
