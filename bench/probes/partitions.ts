@@ -1,6 +1,9 @@
 /**
  * What partitions cost: claims and finishes with each rule for 10,000 partitions, with all rules together, and with none, in turns, in
  * one store; and with 10,000 and 1,000,000 waiting units.
+ *
+ * Units are named in the order in which they are added, which is the order in which a work spec without rules hands them out: it
+ * finds them beside each other, and turns find them everywhere. If names begin with the partition, both take units from everywhere.
  */
 import { encodeData, type Coordinate } from "../../src/index.ts";
 import { median } from "../machine.ts";
@@ -18,6 +21,8 @@ const all = { ...limit, ...rates, fair: "partition" };
 interface Kind {
   rules: Record<string, unknown>;
   waiting: number;
+  /** Whether names begin with the partition. */
+  tenantFirst?: true;
 }
 
 /** By namespace. */
@@ -29,6 +34,8 @@ const kinds: Record<string, Kind> = {
   order: { rules: { order: "partition" }, waiting: 10_000 },
   all: { rules: all, waiting: 10_000 },
   "all, 1,000,000 wait": { rules: all, waiting: 1_000_000 },
+  "without, tenant first": { rules: {}, waiting: 10_000, tenantFirst: true },
+  "all, tenant first": { rules: all, waiting: 10_000, tenantFirst: true },
 };
 
 async function addUnits(coordinate: Coordinate, ns: string, from: number, count: number): Promise<void> {
@@ -36,11 +43,15 @@ async function addUnits(coordinate: Coordinate, ns: string, from: number, count:
     await coordinate.addWorkUnits(
       ns,
       "s",
-      Array.from({ length: Math.min(5000, from + count - at) }, (_, i) => ({
-        name: `unit-${String(at + i).padStart(9, "0")}`,
-        data: encodeData(payload(at + i)),
-        partition: `tenant-${((at + i) * 7919) % partitions}`,
-      })),
+      Array.from({ length: Math.min(5000, from + count - at) }, (_, i) => {
+        const partition = `tenant-${((at + i) * 7919) % partitions}`;
+        const name = `unit-${String(at + i).padStart(9, "0")}`;
+        return {
+          name: kinds[ns]?.tenantFirst === true ? `${partition}/${name}` : name,
+          data: encodeData(payload(at + i)),
+          partition,
+        };
+      }),
     );
 }
 
@@ -71,7 +82,14 @@ export const partitioned: Probe = async (address, factor) => {
     median((measured.get(a) ?? []).map((one, i) => one / (measured.get(b)?.[i] ?? NaN)));
   return {
     value: over("all", "without"),
-    ...Object.fromEntries(names.slice(1).map((name) => [name, over(name, "without")])),
+    ...Object.fromEntries(
+      names
+        .filter((name) => !name.startsWith("without"))
+        .map((name) => [
+          name,
+          over(name, kinds[name]?.tenantFirst === true ? "without, tenant first" : "without"),
+        ]),
+    ),
     "1,000,000 / 10,000 waiting": over("all, 1,000,000 wait", "all"),
     ...Object.fromEntries(names.map((name) => [`${name}, units/s`, median(measured.get(name) ?? [])])),
   };

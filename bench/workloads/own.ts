@@ -133,7 +133,7 @@ export const own: readonly Workload[] = [
     name: "partitions",
     title: "With 10,000 partitions",
     about:
-      "Claims and finishes in batches of 100 with limits, rates and turns over 10,000 partitions, beside a work spec without them, in turns in one store. The figure is the ratio of the rates.",
+      "Claims and finishes in batches of 100 with limits, rates and turns over 10,000 partitions, beside a work spec without them, in turns in one store. The figure is the ratio of the rates. Tenant first: unit names begin with the partition, so that a work spec without rules takes units from everywhere as well.",
     cases: probe("partitions", "ratio", ["memory", "sqlite", "postgres"]),
   },
   {
