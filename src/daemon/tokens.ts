@@ -194,7 +194,8 @@ export class TokenAccess implements Access {
 
   #refresh(): void {
     const now = this.#now();
-    if (now - this.#lookedAt < 1000) return;
+    // also after the clock was set back
+    if (Math.abs(now - this.#lookedAt) < 1000) return;
     this.#lookedAt = now;
     try {
       this.#load();
@@ -281,7 +282,8 @@ export class RateLimit {
 
   /** Throws if the caller has exceeded the limit. */
   take(caller: string): void {
-    const now = Date.now();
+    // not the wall clock, which may be set back
+    const now = performance.now();
     const burst = this.#perSecond * 2;
     const had = this.#left.get(caller) ?? { tokens: burst, at: now };
     const tokens = Math.min(burst, had.tokens + ((now - had.at) / 1000) * this.#perSecond);

@@ -110,9 +110,9 @@ async function stop(server: Server, graceMs: number): Promise<void> {
     const { promise, cancel } = after(ms);
     return Promise.race([closed.then(() => true), promise]).finally(cancel);
   };
-  const deadline = Date.now() + graceMs;
+  const deadline = performance.now() + graceMs;
   if (!(await wait(Math.min(quietMs, graceMs)))) {
-    while (Date.now() < deadline) {
+    while (performance.now() < deadline) {
       // After a blocked event loop, timers fire before pending input is read. Read the input first: otherwise a connection
       // with an unread request counts as idle.
       await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));

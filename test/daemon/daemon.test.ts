@@ -12,7 +12,7 @@ import {
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { pino } from "pino";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { connectCbor } from "../../src/cbor/index.ts";
 import { encodeData } from "../../src/core/index.ts";
 import { readAudit, type AuditPage } from "../../src/daemon/admin.ts";
@@ -28,6 +28,7 @@ import {
   type Daemon,
   type Grant,
 } from "../../src/daemon/index.ts";
+import { RateLimit } from "../../src/daemon/tokens.ts";
 import { RestClient, RestError } from "../../src/rest/index.ts";
 import { WireClient } from "../cbor/wire.ts";
 
@@ -215,6 +216,28 @@ describe("tokens", () => {
     revokeToken(file, row.id);
     now = 6000;
     expect(rights()).toEqual([false, false]);
+  });
+
+  test("a token that is revoked after the clock was set back has no rights", () => {
+    const file = path.join(fresh(), "tokens.json");
+    let now = 1e12;
+    const { token, row } = createToken(file, { name: "a", grants: all });
+    createToken(file, { name: "b", grants: all });
+    const access = new TokenAccess(file, { now: () => now });
+    const identity = access.identityOf(token, "");
+    now -= 3_600_000;
+    expect(identity.may("read", "n")).toBe(true);
+    revokeToken(file, row.id);
+    now += 1000;
+    expect(identity.may("read", "n")).toBe(false);
+  });
+
+  test("a clock that is set back refuses no caller", () => {
+    const limit = new RateLimit(10);
+    limit.take("a");
+    vi.spyOn(Date, "now").mockReturnValue(Date.now() - 3_600_000);
+    undo.push(async () => void vi.restoreAllMocks());
+    limit.take("a");
   });
 
   test.each(["REST", "CBOR-RPC"])(

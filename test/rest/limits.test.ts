@@ -12,6 +12,7 @@ import {
   RestClient,
   restServer,
   streamRoutes,
+  type Listener,
   type ListenOptions,
   type RestServerOptions,
 } from "../../src/rest/index.ts";
@@ -27,7 +28,7 @@ async function serve(
     wrap?: (engine: Engine) => Coordinate;
     listen?: Partial<ListenOptions>;
   },
-): Promise<{ engine: Engine; url: string; dial: () => Promise<Socket> }> {
+): Promise<{ engine: Engine; url: string; dial: () => Promise<Socket>; stop: Listener["stop"] }> {
   const engine = new Engine(new MemoryStore());
   await engine.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
   const { wrap, listen: listening, ...options } = given;
@@ -40,6 +41,7 @@ async function serve(
   return {
     engine,
     url: listener.url,
+    stop: (graceMs) => listener.stop(graceMs),
     dial: async () => {
       const socket = createConnection({ host: "127.0.0.1", port: listener.port });
       closing.push(() => void socket.destroy());
@@ -446,6 +448,18 @@ describe("silence", () => {
     await vi.waitUntil(() => heard().includes("Host: repeated header"));
     expect(heard()).toMatch(/^HTTP\/1.1 400 /);
   });
+});
+
+test("a stop ends in time although the clock is set back", async () => {
+  const { dial, stop } = await serve({});
+  const socket = await dial();
+  socket.write(post("tally", "{}").slice(0, -1));
+  await sleep(50);
+  let isOver = false;
+  const stopped = stop(2200).then(() => (isOver = true));
+  const clock = vi.spyOn(Date, "now").mockReturnValue(Date.now() - 3_600_000);
+  await vi.waitUntil(() => isOver, 10_000).finally(() => clock.mockRestore());
+  await stopped;
 });
 
 describe("events", () => {
