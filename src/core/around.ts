@@ -2,12 +2,18 @@
 import type { Coordinate } from "./coordinate.ts";
 import { callVerb, verbNames, type Verb } from "./verbs.ts";
 
-export type Step = (verb: Verb, args: readonly unknown[], next: () => Promise<unknown>) => Promise<unknown>;
+/** `next` calls the verb with the same arguments, or with others. */
+export type Step = (
+  verb: Verb,
+  args: readonly unknown[],
+  next: (args?: readonly unknown[]) => Promise<unknown>,
+) => Promise<unknown>;
 
 export function around(inner: Coordinate, step: Step): Coordinate {
   const wrapped: Record<string, unknown> = { close: () => inner.close() };
   for (const verb of verbNames) {
-    wrapped[verb] = (...args: unknown[]) => step(verb, args, () => callVerb(inner, verb, args));
+    wrapped[verb] = (...args: unknown[]) =>
+      step(verb, args, (changed = args) => callVerb(inner, verb, changed));
   }
   // the cast is safe: the table lists every verb
   return wrapped as unknown as Coordinate;

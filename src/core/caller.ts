@@ -64,6 +64,12 @@ const isOver = (rows: readonly (WorkUnitRow | null)[], { any }: { any?: unknown 
 /** Waits whose answer can be withheld: units that were added or messages that were taken would be lost to their caller. */
 const withheld: ReadonlySet<Verb> = new Set<Verb>(["requestAttempts", "awaitWorkUnits"]);
 
+/** Whether the call is a wait that must end when its caller loses its rights, since its answer cannot be withheld. */
+export const endsWithRights = (
+  verb: Verb,
+  args: readonly unknown[],
+): verb is "addWorkUnits" | "takeMessages" => isWait(verb, args) && !withheld.has(verb);
+
 /** Calls `check` after a wait, since a caller may lose its rights meanwhile. If it throws, attempts are given back. */
 export async function checkAfterWait(
   coordinate: Coordinate,

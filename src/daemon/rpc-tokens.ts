@@ -4,12 +4,15 @@ import {
   around,
   checkAfterWait,
   CoordinateError,
+  endsWithRights,
+  optionsOf,
   verbs,
+  withOptions,
   type Verb,
   type VerbScope,
   type WorkerChange,
 } from "../core/index.ts";
-import { HttpError, type Identity } from "../rest/index.ts";
+import { HttpError, whilePermitted, type Identity } from "../rest/index.ts";
 import type { TokenAccess } from "./tokens.ts";
 
 export const rpcTokens = (tokens: TokenAccess): RpcTokens => ({
@@ -34,9 +37,18 @@ export const rpcTokens = (tokens: TokenAccess): RpcTokens => ({
     };
     const limited = around(coordinate, async (verb, args, next) => {
       // checked on every call: a revoked or expired token must stop working on open connections, too
-      check(verb, args);
+      const checkNow = (): void => check(verb, args);
+      checkNow();
+      if (endsWithRights(verb, args)) {
+        const options = optionsOf(verb, args);
+        return whilePermitted(
+          options.signal as AbortSignal,
+          checkNow,
+          (signal) => next(withOptions(verb, args, { ...options, signal })) as Promise<unknown[]>,
+        );
+      }
       const answer = await next();
-      await checkAfterWait(coordinate, verb, args, answer, () => check(verb, args));
+      await checkAfterWait(coordinate, verb, args, answer, checkNow);
       return answer;
     });
     return { coordinate: limited, id };

@@ -5,6 +5,7 @@ export { EventLog, eventRoutes, observe, type CoordinateEvent, type EventSink } 
 export { HttpError, type HttpErrorCode } from "./errors.ts";
 export { listen, type Listener, type ListenOptions } from "./listen.ts";
 export { openApi } from "./openapi.ts";
+export { whilePermitted } from "./rights.ts";
 export type { Answer, Answered, Call, Route } from "./route.ts";
 export { restServer, type RestServer, type RestServerOptions } from "./server.ts";
 export { streamRoutes } from "./stream-routes.ts";

@@ -15,6 +15,7 @@ import type { LoadAnswer } from "./client.ts";
 import { HttpError } from "./errors.ts";
 import { readLineBatches } from "./lines.ts";
 import { ndjson } from "./media.ts";
+import { checkRights } from "./rights.ts";
 import type { Call, Route } from "./route.ts";
 import { nameFromUrl } from "./url-name.ts";
 import { readWire, writeLine } from "./wire.ts";
@@ -86,6 +87,8 @@ async function load(call: Call, limits: DataLimits | undefined): Promise<string>
   const write = async (batch: WorkUnitInput[], from: number, to: number): Promise<void> => {
     batches += 1;
     try {
+      // a load may last for hours
+      checkRights(call, "write");
       const options = requestId === undefined ? {} : { requestId: `${requestId}.${batches}` };
       const added = await large.turn(socket, () => coordinate.addWorkUnits(ns, spec, batch, options));
       stored += added.length;
@@ -170,9 +173,13 @@ async function exportUnits(call: Call): Promise<undefined> {
     ...(endedSince !== undefined && { endedSince: Number(endedSince) }),
   };
   const read = (after: string | undefined) =>
-    large.turn(socket, () =>
-      coordinate.listWorkUnits(ns, spec, { ...query, ...(after !== undefined && { previous: after }) }),
-    );
+    large.turn(socket, () => {
+      checkRights(call, "read");
+      return coordinate.listWorkUnits(ns, spec, {
+        ...query,
+        ...(after !== undefined && { previous: after }),
+      });
+    });
   // reads the first page before the first byte is sent: a failure is then an error answer, not a broken stream
   let page = await read(previous === undefined ? undefined : nameFromUrl(previous));
   const pages = async function* (): AsyncGenerator<string> {

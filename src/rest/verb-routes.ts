@@ -1,6 +1,7 @@
 /** One route for every verb of Coordinate, generated from the table of verbs. */
 import {
   checkAfterWait,
+  endsWithRights,
   serveVerb,
   signatures,
   verbNames,
@@ -11,6 +12,7 @@ import {
 } from "../core/index.ts";
 import { isAnybody } from "./access.ts";
 import { HttpError } from "./errors.ts";
+import { checkRights, whilePermitted } from "./rights.ts";
 import type { Call, Route } from "./route.ts";
 import { verbArgs, verbPath, verbTemplate } from "./verbs.ts";
 import { writeWire } from "./wire.ts";
@@ -36,14 +38,13 @@ const namespaced = (verb: Verb): Route =>
   route(verb, verbTemplate(verb), verbs[verb].scope, async (call) => {
     if (verb === "updateWorkers") checkDesired(call);
     const args = [call.ns, ...verbArgs(verb, verb === "cancelWorkUnits" ? withToken(call) : call.body)];
+    const check = (): void => checkRights(call, verbs[verb].scope);
+    if (endsWithRights(verb, args))
+      return whilePermitted(call.caller.waiting(), check, (signal) =>
+        serveVerb(call.coordinate, verb, args, { ...call.caller, waiting: () => signal }),
+      );
     const answer = await serveVerb(call.coordinate, verb, args, call.caller);
-    await checkAfterWait(call.coordinate, verb, args, answer, () => {
-      if (!call.identity.may(verbs[verb].scope, call.ns))
-        throw new HttpError(
-          "unauthorized",
-          "This needs a token: the one of this request was revoked or has expired",
-        );
-    });
+    await checkAfterWait(call.coordinate, verb, args, answer, check);
     return answer;
   });
 

@@ -14,7 +14,7 @@ import path from "node:path";
 import { pino } from "pino";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { connectCbor } from "../../src/cbor/index.ts";
-import { encodeData } from "../../src/core/index.ts";
+import { encodeData, Engine, type Data } from "../../src/core/index.ts";
 import { readAudit, type AuditPage } from "../../src/daemon/admin.ts";
 import {
   ConfigError,
@@ -29,7 +29,16 @@ import {
   type Grant,
 } from "../../src/daemon/index.ts";
 import { RateLimit } from "../../src/daemon/tokens.ts";
-import { RestClient, RestError } from "../../src/rest/index.ts";
+import { MemoryStore } from "../../src/memory/index.ts";
+import {
+  EventLog,
+  eventRoutes,
+  listen,
+  RestClient,
+  RestError,
+  restServer,
+  streamRoutes,
+} from "../../src/rest/index.ts";
 import { WireClient } from "../cbor/wire.ts";
 
 const undo: (() => Promise<unknown>)[] = [];
@@ -265,6 +274,95 @@ describe("tokens", () => {
       expect(await operator.getWorkUnits("n", "s", ["u"])).toMatchObject([{ status: "available" }]);
     },
   );
+
+  test.each(["REST", "HTTP", "CBOR-RPC"])(
+    "a wait for messages or for room ends over %s when its token is revoked, and takes and adds nothing",
+    async (over) => {
+      const dataDir = fresh();
+      const file = path.join(dataDir, "tokens.json");
+      const admin = createToken(file, { name: "a", grants: all });
+      const { token, row } = createToken(file, {
+        name: "w",
+        grants: [{ namespace: "n", scopes: ["work", "write"] }],
+      });
+      const daemon = await start({ dataDir, cborrpc: "127.0.0.1:0", cborrpcTokens: true });
+      const operator = clientOf(daemon, admin.token);
+      await operator.setWorkSpecs("n", [{ data: encodeData({ name: "s", max_waiting: 1 }) }]);
+      await operator.addWorkUnits("n", "s", [{ name: "u", queues: ["q"] }]);
+      const caller =
+        over === "CBOR-RPC"
+          ? await connectCbor(daemon.urls[1]!.slice("cbor-rpc://".length), { token })
+          : new RestClient(daemon.urls[0]!, { token, oneConnection: over === "REST" });
+      undo.push(() => caller.close());
+      const refused = Promise.all([
+        expect(caller.takeMessages("n", "q", { waitMs: 60_000 })).rejects.toThrow(/needs a token/),
+        expect(caller.addWorkUnits("n", "s", [{ name: "v" }], { waitMs: 60_000 })).rejects.toThrow(
+          /needs a token/,
+        ),
+      ]);
+      const headers = { authorization: `Bearer ${admin.token}` };
+      const metrics = async () => (await fetch(`${daemon.urls[0]}/metrics`, { headers })).text();
+      await expect.poll(metrics).toMatch(/^coordinate_waiting_requests 2$/m);
+      revokeToken(file, row.id);
+      await expect.poll(metrics, { timeout: 4000 }).toMatch(/^coordinate_waiting_requests 0$/m);
+      await refused;
+      const [attempt] = await operator.requestAttempts("n", { worker: "w" });
+      await operator.settleAttempts("n", [{ attempt: attempt!.id, action: "finish" }]);
+      expect(await operator.takeMessages("n", "q")).toHaveLength(1);
+      expect(await operator.getWorkUnits("n", "s", ["v"])).toEqual([null]);
+    },
+  );
+
+  test("a stream of a token that is revoked ends: of events, of an export, and of a load", async () => {
+    const file = path.join(fresh(), "tokens.json");
+    const { token, row } = createToken(file, { name: "a", grants: all });
+    createToken(file, { name: "b", grants: all });
+    const engine = new Engine(new MemoryStore());
+    const events = new EventLog();
+    const routes = [...streamRoutes(), ...eventRoutes(events, 50)];
+    const { app } = restServer({ coordinate: engine, access: new TokenAccess(file), routes });
+    const listener = await listen(app, { at: { host: "127.0.0.1", port: 0 } });
+    const client = new RestClient(listener.url, { token });
+    undo.push(
+      () => engine.close(),
+      () => listener.stop(0),
+      () => client.close(),
+    );
+    const unitsOf = (from: number, length = 1000): { name: string; data: Data }[] =>
+      Array.from({ length }, (_, i) => ({
+        name: `u${from + i}`,
+        data: encodeData({ filler: "x".repeat(3000) }),
+      }));
+    await client.setWorkSpecs("n", [{ data: encodeData({ name: "s" }) }]);
+    for (let i = 0; i < 10; i++) await client.addWorkUnits("n", "s", unitsOf(i * 1000));
+    const readAll = async (stream: AsyncIterable<unknown>): Promise<void> => {
+      for await (const _row of stream) continue;
+    };
+    const watching = expect(readAll(client.events("n"))).rejects.toThrow(/connection|aborted/);
+    const exported = client.exportWorkUnits("n", "s");
+    await exported.next();
+    let goOn = (): void => undefined;
+    const revoked = new Promise<void>((resolve) => (goOn = resolve));
+    const loading = client.loadWorkUnits(
+      "n",
+      "s",
+      (async function* () {
+        // the server stores a thousand at a time, and the client keeps back the last 64 kB
+        yield* unitsOf(20_000, 1100);
+        await revoked;
+        yield* unitsOf(30_000);
+      })(),
+    );
+    await vi.waitUntil(() => events.watchers === 1);
+    await expect.poll(async () => (await engine.getWorkUnits("n", "s", ["u20999"]))[0] !== null).toBe(true);
+    revokeToken(file, row.id);
+    await expect.poll(() => status(client.tally("n")), { timeout: 4000 }).toBe(401);
+    goOn();
+    expect(await status(loading)).toBe(401);
+    await watching;
+    await expect(readAll(exported)).rejects.toThrow(/connection|aborted/);
+    expect(await engine.getWorkUnits("n", "s", ["u30999"])).toEqual([null]);
+  });
 
   test("a token file that cannot be used closes a daemon that had none, and is logged", async () => {
     const dataDir = fresh();
