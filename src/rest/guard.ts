@@ -25,7 +25,8 @@ export function guard({ allowHosts = [] }: GuardOptions): (request: FastifyReque
     const host = headers.host ?? "";
     // Node uses the first of several; a proxy in front of us may have used another
     if (countHosts(rawHeaders) > 1) throw new HttpError("bad_request", "Host: repeated header");
-    if (!any && !known.has(host) && !unixSockets.has(socket)) {
+    // browsers always send one; programs that use HTTP/1.0 may not, such as the health checks of a load balancer
+    if (!any && headers.host !== undefined && !known.has(host) && !unixSockets.has(socket)) {
       const name = hostName(host);
       if (isIP(name) === 0 && !allowed.has(name)) {
         throw new HttpError(

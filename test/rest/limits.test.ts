@@ -462,6 +462,15 @@ test("a stop ends in time although the clock is set back", async () => {
   await stopped;
 });
 
+test("a health check of HTTP/1.0 needs no Host", async () => {
+  const { dial } = await serve({});
+  const socket = await dial();
+  const heard = hear(socket);
+  socket.write("GET / HTTP/1.0\r\n\r\n");
+  await vi.waitUntil(() => heard().includes("}"));
+  expect(heard()).toMatch(/^HTTP\/1.1 200 /);
+});
+
 describe("events", () => {
   test("what is kept of them is bounded in characters, and a watcher is told what it missed", async () => {
     const log = new EventLog({ maxCharacters: 10_000 });
