@@ -7,6 +7,7 @@ import { randomUUID } from "node:crypto";
 import { createConnection, type Socket } from "node:net";
 import { connect as connectTls, type ConnectionOptions as TlsConnectionOptions } from "node:tls";
 import {
+  answerMs,
   CoordinateError,
   isCoordinateError,
   isErrorCode,
@@ -31,6 +32,11 @@ export interface CborClientOptions {
   token?: string;
   /** The connect timeout; 10 s by default. */
   connectMs?: number;
+  /**
+   * How long the server may send nothing while a request waits for its answer, in addition to the time that the request asks to wait;
+   * 30 s by default. The client then connects again.
+   */
+  timeoutMs?: number;
   /** How often a request is sent again, where that is safe; 4 by default. */
   retries?: number;
   /** The delay before the first retry; doubles each time, up to 5 s. 50 ms by default. */
@@ -49,6 +55,8 @@ export async function connectCbor(address: string, options: CborClientOptions = 
 interface Waiting {
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: unknown) => void;
+  /** Ends the connection if the server sends nothing. */
+  timer: NodeJS.Timeout;
 }
 
 const trusted = { maxBytes: Infinity, maxDepth: 1024 };
@@ -59,10 +67,13 @@ class CborLink implements Link {
   readonly retries: number;
   readonly backoffMs: number;
   readonly longestWaitMs = 600_000;
+  readonly #timeoutMs: number;
   readonly #at: ReturnType<typeof readAddress>;
   readonly #options: CborClientOptions;
   readonly #waiting = new Map<number, Waiting>();
   #socket: Promise<Socket> | null = null;
+  /** When the server last sent anything. */
+  #heard = 0;
   #id = 0;
   #closed = false;
 
@@ -71,6 +82,7 @@ class CborLink implements Link {
     this.#options = options;
     this.retries = options.retries ?? 4;
     this.backoffMs = options.backoffMs ?? 50;
+    this.#timeoutMs = options.timeoutMs ?? 30_000;
   }
 
   async connect(): Promise<void> {
@@ -90,8 +102,9 @@ class CborLink implements Link {
 
   // ---- asking
 
-  send({ verb, args, signal }: OutgoingCall): Promise<unknown> {
-    return this.#once(verbPrefix + verb, args, signal);
+  send(call: OutgoingCall): Promise<unknown> {
+    const { verb, args, signal } = call;
+    return this.#once(verbPrefix + verb, args, answerMs(call, this.#timeoutMs), signal);
   }
 
   isClosed(): boolean {
@@ -102,7 +115,12 @@ class CborLink implements Link {
     return new Promise((resolve) => setTimeout(resolve, ms));
   }
 
-  async #once(method: string, args: readonly unknown[], signal?: AbortSignal): Promise<unknown> {
+  async #once(
+    method: string,
+    args: readonly unknown[],
+    timeoutMs: number,
+    signal?: AbortSignal,
+  ): Promise<unknown> {
     const id = ++this.#id;
     const frame = writeRequest(id, method, args);
     const socket = await this.#connected().catch((error: unknown) => {
@@ -110,8 +128,8 @@ class CborLink implements Link {
       throw new NoAnswer(messageOf(error), false);
     });
     // a cancelled wait still answers with what it has found by then, so that no attempt is lost
-    const cancel = (): void => void this.#once(cancelMethod, [id]).catch(() => undefined);
-    const answer = this.#ask(socket, id, frame);
+    const cancel = (): void => void this.#once(cancelMethod, [id], this.#timeoutMs).catch(() => undefined);
+    const answer = this.#ask(socket, id, frame, timeoutMs);
     signal?.addEventListener("abort", cancel, { once: true });
     if (signal?.aborted === true) cancel();
     try {
@@ -121,10 +139,18 @@ class CborLink implements Link {
     }
   }
 
-  #ask(socket: Socket, id: number, frame: Buffer): Promise<unknown> {
-    const answer = new Promise<unknown>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
-    socket.write(frame);
-    return answer;
+  #ask(socket: Socket, id: number, frame: Buffer, timeoutMs: number): Promise<unknown> {
+    const sent = performance.now();
+    return new Promise<unknown>((resolve, reject) => {
+      const look = (): void => {
+        const left = timeoutMs - (performance.now() - Math.max(sent, this.#heard));
+        if (left > 0) waiting.timer = setTimeout(look, left);
+        else socket.destroy(new Error(`no answer within ${timeoutMs} ms`));
+      };
+      const waiting = { resolve, reject, timer: setTimeout(look, timeoutMs) };
+      this.#waiting.set(id, waiting);
+      socket.write(frame);
+    });
   }
 
   // ---- the connection
@@ -165,6 +191,7 @@ class CborLink implements Link {
     socket.setNoDelay(true);
     const reader = new FrameReader(maxFrameBytes);
     socket.on("data", (chunk: Buffer) => {
+      this.#heard = performance.now();
       try {
         reader.push(chunk);
         for (let frame = reader.next(); frame !== null; frame = reader.next()) this.#answered(frame);
@@ -182,7 +209,7 @@ class CborLink implements Link {
     if (token === undefined) return;
     const id = ++this.#id;
     try {
-      await this.#ask(socket, id, writeRequest(id, authenticateMethod, [token]));
+      await this.#ask(socket, id, writeRequest(id, authenticateMethod, [token]), this.#timeoutMs);
     } catch (error) {
       // a server without this method requires no token
       if (isCoordinateError(error, "bad_argument") && error.value.startsWith("no such method")) return;
@@ -194,7 +221,10 @@ class CborLink implements Link {
   #fail(error: Error): void {
     const all = [...this.#waiting.values()];
     this.#waiting.clear();
-    for (const { reject } of all) reject(error);
+    for (const { reject, timer } of all) {
+      clearTimeout(timer);
+      reject(error);
+    }
   }
 
   #answered(frame: Buffer): void {
@@ -204,6 +234,7 @@ class CborLink implements Link {
     const waiting = this.#waiting.get(id);
     if (waiting === undefined) return;
     this.#waiting.delete(id);
+    clearTimeout(waiting.timer);
     try {
       const error = envelope.get("error");
       if (error !== undefined) throw undone(readError(error));

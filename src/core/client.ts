@@ -33,6 +33,13 @@ export interface Link {
   readonly longestWaitMs: number;
 }
 
+/** The factor on the timeout of calls that go through a whole work spec. */
+const slowTimes = 40;
+
+/** How long a call may go without an answer, if usual calls may take `timeoutMs`. */
+export const answerMs = ({ verb, waitMs }: OutgoingCall, timeoutMs: number): number =>
+  timeoutMs * (verbs[verb].slow === true ? slowTimes : 1) + waitMs;
+
 /** No answer came, or the server answered that it cannot carry out the call now and that another try may succeed. */
 export class NoAnswer extends Error {
   override readonly name: string = "NoAnswer";

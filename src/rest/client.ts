@@ -4,6 +4,7 @@
  * `unknown_outcome`.
  */
 import {
+  answerMs,
   CoordinateError,
   describeValue,
   isErrorCode,
@@ -31,9 +32,6 @@ export type { StreamedEvent } from "./events-text.ts";
 export { fetchTransport } from "./fetch-transport.ts";
 export { TransportError, type Transport, type TransportAnswer, type TransportRequest } from "./transport.ts";
 export { nameFromUrl, nameToUrl } from "./url-name.ts";
-
-/** The factor on the timeout of requests that go through a whole work spec. */
-const slowTimes = 40;
 
 export interface RestClientOptions extends NodeTransportOptions {
   /** A bearer token, if the server requires one. */
@@ -216,8 +214,9 @@ class RestLink implements Link {
     this.longestWaitMs = options.longestWaitMs ?? 600_000;
   }
 
-  async send({ verb, args, waitMs, signal }: OutgoingCall): Promise<unknown> {
-    const { repeat, slow, namespace } = verbs[verb];
+  async send(call: OutgoingCall): Promise<unknown> {
+    const { verb, args, waitMs, signal } = call;
+    const { repeat, namespace } = verbs[verb];
     const [ns, ...rest] = namespace === "none" ? [undefined, ...args] : args;
     const from = this.#at;
     try {
@@ -226,7 +225,7 @@ class RestLink implements Link {
         path: verbPath(verb, ns as string | undefined),
         body: writeWire(verbBody(verb, rest)),
         headers: this.headers("application/json"),
-        timeoutMs: (this.#options.timeoutMs ?? 30_000) * (slow === true ? slowTimes : 1) + waitMs,
+        timeoutMs: answerMs(call, this.#options.timeoutMs ?? 30_000),
         waits: waitMs > 0,
         signal,
       });

@@ -373,6 +373,46 @@ describe("the client of the verbs", () => {
     await assert.rejects(connectCbor("nonsense"), isCode("bad_argument"));
   });
 
+  test("a server that sends nothing is left in time, and asked again", async () => {
+    const silent: Socket[] = [];
+    const server = createServer((socket) => silent.push(socket)).listen(0, "127.0.0.1");
+    await new Promise((resolve) => server.once("listening", resolve));
+    const { port } = server.address() as { port: number };
+    try {
+      const client = await connectCbor(`127.0.0.1:${port}`, { timeoutMs: 50, retries: 1, backoffMs: 1 });
+      const waiting = client.requestAttempts("n", { worker: "w", waitMs: 200 });
+      const refused = assert.rejects(waiting, isCode("unavailable"));
+      await assert.rejects(client.tally("n"), isCode("unavailable"));
+      await refused;
+      assert.ok(silent.length > 1);
+      await client.close();
+      const named = connectCbor(`127.0.0.1:${port}`, { timeoutMs: 50, token: "t" });
+      await assert.rejects(named, isCode("unavailable"));
+    } finally {
+      for (const socket of silent) socket.destroy();
+      server.close();
+    }
+  });
+
+  test("an answer that takes longer than usual is waited for while the server sends others", async () => {
+    await serving(async (listener, engine) => {
+      let go = (): void => undefined;
+      vi.spyOn(engine, "getNamespace").mockImplementation(async (name) => {
+        await new Promise<void>((resolve) => (go = resolve));
+        return { name, settings: { policy: "default" } } as never;
+      });
+      const client = await connectCbor(`127.0.0.1:${listener.port}`, { timeoutMs: 200, retries: 0 });
+      const slow = client.getNamespace("n");
+      for (let i = 0; i < 10; i++) {
+        await sleep(50);
+        await client.tally("n");
+      }
+      go();
+      assert.equal((await slow).name, "n");
+      await client.close();
+    });
+  });
+
   test("closed is closed, twice too", async () => {
     await serving(async (listener) => {
       const client = await connectCbor(listener.address);
