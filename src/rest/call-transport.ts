@@ -11,6 +11,12 @@ import { TransportError, type Transport, type TransportAnswer, type TransportReq
 /** The timeout of the server's first line. It comes at once, or never if a proxy buffers request bodies until they are complete. */
 const readyMs = 2000;
 
+/**
+ * When to try again after that timeout: the server may only have been busy. Four times as long after each further timeout, since
+ * behind such a proxy every try delays requests.
+ */
+const firstRetryMs = 60_000;
+
 /** Half of the server's limit, so that the server never stops reading, and other requests and cancellations get through. */
 const maxWaits = 512;
 
@@ -19,6 +25,7 @@ export function callTransport(endpoint: Endpoint): Transport {
   /** The shared connection, or null where it is not supported. */
   let opening: Promise<CallConnection | null> | null = null;
   let isClosed = false;
+  let retryMs = firstRetryMs;
 
   const open = (headers: TransportRequest["headers"]): Promise<CallConnection | null> => {
     if (opening !== null) return opening;
@@ -27,6 +34,10 @@ export function callTransport(endpoint: Endpoint): Transport {
     };
     const opened = openCalls(endpoint, headers, forget).then((connection) => {
       if (connection === "not now") forget();
+      if (connection === "late") {
+        setTimeout(forget, retryMs).unref();
+        retryMs *= 4;
+      }
       return connection instanceof CallConnection ? connection : null;
     });
     opening = opened;
@@ -57,12 +68,12 @@ export function callTransport(endpoint: Endpoint): Transport {
 const isShort = ({ method, body, stream }: TransportRequest): boolean =>
   method === "POST" && stream !== true && typeof body === "string" && body.length * 3 <= maxCallBytes;
 
-/** "never": it is not supported here. "not now": the server refused it this time. */
+/** "never": it is not supported here. "not now": the server refused it this time. "late": it did not answer in time. */
 function openCalls(
   { start, target, base }: Endpoint,
   headers: TransportRequest["headers"],
   onClose: () => void,
-): Promise<CallConnection | "never" | "not now"> {
+): Promise<CallConnection | "never" | "not now" | "late"> {
   return new Promise((resolve, reject) => {
     const request = start({
       ...target,
@@ -71,7 +82,7 @@ function openCalls(
       headers: { ...headers, "content-type": callsType },
     });
     const timer = setTimeout(() => {
-      resolve("never");
+      resolve("late");
       request.destroy();
     }, readyMs);
     request.once("error", (error) => {

@@ -386,6 +386,39 @@ describe("a server that cannot", () => {
   });
 });
 
+test("a server that was too busy to open the shared connection is asked for it again, ever more rarely", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  closing.push(() => void vi.useRealTimers());
+  let asked = 0;
+  const server = createServer((request, response) => {
+    request.resume();
+    if (request.url === "/v1/calls") asked += 1;
+    else response.writeHead(200, { "content-type": "application/json" }).end("[]");
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const client = new RestClient(`http://127.0.0.1:${(server.address() as { port: number }).port}`);
+  closing.push(
+    () => void server.close(),
+    () => server.closeAllConnections(),
+    () => client.close(),
+  );
+  const tallyWhileTried = async (tries: number): Promise<void> => {
+    const tally = client.tally("n");
+    while (asked < tries) await new Promise(setImmediate);
+    await vi.advanceTimersByTimeAsync(2000);
+    expect(await tally).toEqual([]);
+  };
+  await tallyWhileTried(1);
+  expect(await client.tally("n")).toEqual([]);
+  await vi.advanceTimersByTimeAsync(60_000);
+  await tallyWhileTried(2);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(await client.tally("n")).toEqual([]);
+  expect(asked).toBe(2);
+  await vi.advanceTimersByTimeAsync(180_000);
+  await tallyWhileTried(3);
+});
+
 test("a connection that breaks is made anew, and what was under way is sent again", async () => {
   const { listener, engine } = await serve();
   const through = new Set<Socket>();
