@@ -83,7 +83,9 @@ async function follow(
   const stopped = (): boolean => signal.aborted;
   while (!stopped() && rest !== null) {
     try {
-      for await (const event of rest.events(ns, { signal, ...(after !== undefined && { after }) })) {
+      // an unknown cursor: the next connection is told that events were missed
+      const onOpen = (): void => void (after ??= "");
+      for await (const event of rest.events(ns, { signal, onOpen, ...(after !== undefined && { after }) })) {
         after = event.id;
         failures = 0;
         await tell(event);
