@@ -8,7 +8,7 @@
  */
 import { chmodSync, rmSync } from "node:fs";
 import { BlockList, createServer, isIP, type Server, type Socket } from "node:net";
-import { createServer as createTlsServer, type TlsOptions } from "node:tls";
+import { createServer as createTlsServer, Server as TlsServer, type TlsOptions } from "node:tls";
 import {
   CoordinateError,
   defaultDataLimits,
@@ -18,7 +18,12 @@ import {
   type Coordinate,
   type Data,
 } from "../core/index.ts";
-import { clearSocket, LargeRequests, limitConnections, type ConnectionCaps } from "../traffic/index.ts";
+import {
+  clearSocket,
+  LargeRequests,
+  limitConnections,
+  type ConnectionCaps,
+} from "../traffic/index.ts";
 import type { Call } from "./call.ts";
 import { Connection, type ConnectionLimits } from "./connection.ts";
 import { Fencing, type LegacyFencing } from "./fencing.ts";
@@ -90,6 +95,8 @@ export interface CborRpcListener {
   port: number;
   /** The number of open connections. */
   readonly connections: number;
+  /** Uses these certificates for new connections; without TLS, does nothing. */
+  renew(tls: TlsOptions): void;
   /** Accepts no more requests, answers the accepted ones, and resets all connections. Idempotent. */
   close(): Promise<void>;
 }
@@ -197,13 +204,19 @@ export async function listenCborRpc(
     get connections() {
       return open.size;
     },
+    renew: (tls) => {
+      if (server instanceof TlsServer) server.setSecureContext({ ...oldestTls, ...tls });
+    },
     close: () => (closed ??= close()),
   };
 }
 
+const oldestTls = { minVersion: "TLSv1.2" } as const;
+
 function makeServer(tls: TlsOptions | undefined, serve: (socket: Socket, raw: Socket) => void): Server {
-  if (tls === undefined) return createServer({ allowHalfOpen: false }, (socket) => serve(socket, socket));
-  const server = createTlsServer({ minVersion: "TLSv1.2", ...tls });
+  if (tls === undefined)
+    return createServer({ allowHalfOpen: false }, (socket) => serve(socket, socket));
+  const server = createTlsServer({ ...oldestTls, ...tls });
   // Node does not tell which raw socket a TLS socket uses; both have the same peer
   const raws = new Map<string, Socket>();
   const keyOf = (socket: Socket): string => `${socket.remoteAddress ?? ""} ${socket.remotePort ?? 0}`;

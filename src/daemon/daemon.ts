@@ -4,13 +4,11 @@
  *
  *   listener -> server (guard, identity, scope, schema) -> measured -> observed -> traced -> coalesced -> engine -> store
  */
-import { randomBytes, X509Certificate } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { randomBytes } from "node:crypto";
 import { isIP } from "node:net";
 import path from "node:path";
-import { createSecureContext } from "node:tls";
 import { listenCborRpc, type CborRpcListener } from "../cbor/index.ts";
-import { isMapping, readDocument, reasonOf, redactUrl, starred, withoutSecrets } from "../config/index.ts";
+import { isMapping, readDocument, redactUrl, starred, withoutSecrets } from "../config/index.ts";
 import {
   breakerWord,
   CoordinateError,
@@ -33,7 +31,6 @@ import {
   type Access,
   type Identity,
   type Listener,
-  type ListenOptions,
   type Answered,
   type Route,
 } from "../rest/index.ts";
@@ -41,6 +38,7 @@ import { LargeRequests, type ConnectionCaps } from "../traffic/index.ts";
 import { adminRoutes } from "./admin.ts";
 import { Audit } from "./audit.ts";
 import { openBackend, type Backend } from "./backend.ts";
+import { readTls, watchTls, type Tls } from "./certificates.ts";
 import { ConfigError, type Config } from "./config.ts";
 import { readDashboard, sessionRoute } from "./dashboard.ts";
 import { docsRoutes } from "./docs-page.ts";
@@ -48,7 +46,7 @@ import { Housekeeping } from "./housekeeping.ts";
 import { makeLog, type Logger } from "./log.ts";
 import { makeDirectory } from "./make-directory.ts";
 import { Metrics } from "./metrics.ts";
-import { exitCodes, listenStep, openStep, StartError } from "./start-error.ts";
+import { listenStep, openStep } from "./start-error.ts";
 import { rpcTokens } from "./rpc-tokens.ts";
 import { RateLimit, TokenAccess } from "./tokens.ts";
 import { trace } from "./traces.ts";
@@ -215,6 +213,16 @@ async function serve(config: Config, log: Logger, parts: Parts): Promise<Daemon>
       { cborrpc: rpc.address },
       "CBOR-RPC requires no tokens: anyone who can connect has full access; see --cborrpc-tokens, --cborrpc-allow and --tls-client-ca",
     );
+  if (tls !== null) {
+    const unwatch = watchTls(config, tls, {
+      onRenewed: (renewed) => {
+        for (const listener of [...listeners, ...(rpc === null ? [] : [rpc])]) listener.renew(renewed);
+        log.info("new TLS connections get the certificate that was renewed");
+      },
+      onError: (error) => log.error({ err: error }, "the renewed TLS certificate cannot be used"),
+    });
+    undo.push(async () => unwatch());
+  }
   housekeeping.start();
   undo.push(() => housekeeping.stop());
   const upkeep = setInterval(() => {
@@ -250,7 +258,7 @@ async function listenRpc(
     audit,
     tokens,
   }: {
-    tls: ReturnType<typeof readTls>;
+    tls: Tls | null;
     large: LargeRequests;
     log: Logger;
     audit: Audit | null;
@@ -382,38 +390,6 @@ function checkRpcExposure(config: Config, tokens: TokenAccess): void {
   throw new ConfigError(
     `--cborrpc ${config.cborrpc} is reachable from other machines: this needs --cborrpc-tls, and --tls-client-ca or --cborrpc-tokens with tokens (coordinate token create); or --insecure`,
   );
-}
-
-function readTls(config: Config): NonNullable<ListenOptions["tls"]> | null {
-  if (config.tlsCert === "") return null;
-  const read = (option: string, file: string): Buffer => {
-    try {
-      return readFileSync(file);
-    } catch (error) {
-      const denied = error instanceof Error && "code" in error && error.code === "EACCES";
-      const code = denied ? exitCodes.noPermission : exitCodes.badConfig;
-      throw new StartError(`${option} ${file}: ${reasonOf(error)}`, code, { cause: error });
-    }
-  };
-  const cert = read("--tls-cert", config.tlsCert);
-  const key = read("--tls-key", config.tlsKey);
-  checkPem(`--tls-cert ${config.tlsCert}: not a certificate in PEM format`, { cert });
-  checkPem(`--tls-key ${config.tlsKey}: not a private key in PEM format, or one with a passphrase`, { key });
-  checkPem(`--tls-key ${config.tlsKey}: not the key of the certificate ${config.tlsCert}`, { cert, key });
-  if (config.tlsClientCa === "") return { cert, key };
-  const ca = read("--tls-client-ca", config.tlsClientCa);
-  checkPem(`--tls-client-ca ${config.tlsClientCa}: not a certificate in PEM format`, { ca });
-  return { cert, key, ca, requestCert: true, rejectUnauthorized: true };
-}
-
-function checkPem(problem: string, given: { cert?: Buffer; key?: Buffer; ca?: Buffer }): void {
-  try {
-    // createSecureContext ignores an invalid CA certificate
-    if (given.ca !== undefined) new X509Certificate(given.ca);
-    createSecureContext(given);
-  } catch (error) {
-    throw new ConfigError(problem, { cause: error });
-  }
 }
 
 const limitsOf = ({ maxConnections, maxConnectionsPerAddress }: Config): ConnectionCaps => ({

@@ -11,6 +11,7 @@ import {
 } from "node:http";
 import { createServer as createTlsServer, type ServerOptions as TlsOptions } from "node:https";
 import { Server as NetServer, type Socket } from "node:net";
+import { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
 import {
   clearSocket,
@@ -25,6 +26,8 @@ import { HttpError, errorAnswer } from "./errors.ts";
  * retries after a second: many clients that connect at once must not fill the queue.
  */
 const backlog = 4096;
+
+const oldestTls = { minVersion: "TLSv1.2" } as const;
 
 export interface ListenOptions extends ConnectionCaps {
   /** A host and port, or the path of a Unix socket. */
@@ -42,6 +45,8 @@ export interface Listener {
   /** `http://`, `https://` or `unix:`. */
   url: string;
   port: number;
+  /** Uses these certificates for new connections; without TLS, does nothing. */
+  renew(tls: TlsOptions): void;
   /** Stops accepting at once; resolves when the last request is answered, or `graceMs` have passed. Idempotent. */
   stop(graceMs: number): Promise<void>;
 }
@@ -59,9 +64,7 @@ export async function listen(app: FastifyInstance, options: ListenOptions): Prom
     maxHeaderSize: 16 * 1024,
   };
   const server: Server =
-    tls === undefined
-      ? createHttpServer(limits)
-      : createTlsServer({ minVersion: "TLSv1.2", ...tls, ...limits });
+    tls === undefined ? createHttpServer(limits) : createTlsServer({ ...oldestTls, ...tls, ...limits });
   if ("path" in at) server.on("connection", (socket: Socket) => unixSockets.add(socket));
   const limiter = limitConnections(server, options, options);
   server.on(
@@ -85,6 +88,9 @@ export async function listen(app: FastifyInstance, options: ListenOptions): Prom
   let stopped: Promise<void> | undefined;
   return {
     ...describe(server, at, tls !== undefined),
+    renew: (renewed) => {
+      if (server instanceof TlsServer) server.setSecureContext({ ...oldestTls, ...renewed });
+    },
     stop: (graceMs) => (stopped ??= stop(server, graceMs).finally(stopWatching)),
   };
 }

@@ -1,5 +1,8 @@
 import { execFileSync } from "node:child_process";
+import { X509Certificate } from "node:crypto";
+import { once } from "node:events";
 import {
+  copyFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -11,6 +14,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { connect as connectTls } from "node:tls";
 import { pino } from "pino";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { connectCbor } from "../../src/cbor/index.ts";
@@ -634,6 +638,40 @@ describe("what is reachable by others", () => {
     await expect(unknown.tally()).rejects.toThrow();
     await known.close();
     await unknown.close();
+  });
+
+  test("a renewed certificate is used within a minute, when it and its key are there", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+    undo.push(async () => void vi.useRealTimers());
+    const [{ cert, key }, next] = [certificate(fresh()), certificate(fresh())];
+    const given = { tlsCert: cert, tlsKey: key, cborrpcTls: true, cborrpc: "127.0.0.1:0" };
+    const daemon = await start({ ...given, tlsClientCa: cert });
+    const client = { cert: readFileSync(cert), key: readFileSync(key) };
+    const shown = async (): Promise<string[]> =>
+      Promise.all(
+        daemon.urls.map(async (url) => {
+          const port = Number(url.slice(url.lastIndexOf(":") + 1));
+          const socket = connectTls({ host: "127.0.0.1", port, rejectUnauthorized: false, ...client });
+          socket.on("error", () => undefined);
+          await once(socket, "secureConnect");
+          const { fingerprint } = socket.getPeerCertificate();
+          socket.destroy();
+          return fingerprint;
+        }),
+      );
+    const fingerprintOf = (file: string): string => new X509Certificate(readFileSync(file)).fingerprint;
+    const [before, after] = [fingerprintOf(cert), fingerprintOf(next.cert)];
+    expect(await shown()).toEqual([before, before]);
+    copyFileSync(next.cert, cert);
+    vi.advanceTimersByTime(60_000);
+    expect(await shown()).toEqual([before, before]);
+    copyFileSync(next.key, key);
+    vi.advanceTimersByTime(60_000);
+    expect(await shown()).toEqual([after, after]);
+    const known = new RestClient(daemon.urls[0]!, { tls: { ca: readFileSync(cert), ...client }, retries: 0 });
+    // the certificate of the authority is replaced, too: it was the same file
+    await expect(known.tally()).rejects.toThrow();
+    await known.close();
   });
 });
 
