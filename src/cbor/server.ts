@@ -20,6 +20,7 @@ import {
 } from "../core/index.ts";
 import {
   clearSocket,
+  keepAlive,
   LargeRequests,
   limitConnections,
   type ConnectionCaps,
@@ -215,8 +216,8 @@ const oldestTls = { minVersion: "TLSv1.2" } as const;
 
 function makeServer(tls: TlsOptions | undefined, serve: (socket: Socket, raw: Socket) => void): Server {
   if (tls === undefined)
-    return createServer({ allowHalfOpen: false }, (socket) => serve(socket, socket));
-  const server = createTlsServer({ ...oldestTls, ...tls });
+    return createServer({ allowHalfOpen: false, ...keepAlive }, (socket) => serve(socket, socket));
+  const server = createTlsServer({ ...oldestTls, ...tls, ...keepAlive });
   // Node does not tell which raw socket a TLS socket uses; both have the same peer
   const raws = new Map<string, Socket>();
   const keyOf = (socket: Socket): string => `${socket.remoteAddress ?? ""} ${socket.remotePort ?? 0}`;

@@ -15,6 +15,7 @@ import { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
 import {
   clearSocket,
+  keepAlive,
   limitConnections,
   type ConnectionCaps,
   type ConnectionLimiter,
@@ -62,6 +63,7 @@ export async function listen(app: FastifyInstance, options: ListenOptions): Prom
     requestTimeout: 0,
     keepAliveTimeout: 60_000,
     maxHeaderSize: 16 * 1024,
+    ...keepAlive,
   };
   const server: Server =
     tls === undefined ? createHttpServer(limits) : createTlsServer({ ...oldestTls, ...tls, ...limits });
