@@ -54,6 +54,7 @@ const pages = [
   "docs/guides/long-tasks.md",
   "docs/guides/batches.md",
   "docs/guides/testing-tasks.md",
+  "docs/guides/web-applications.md",
 ];
 
 function program(page: string): string {
