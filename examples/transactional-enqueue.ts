@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import pg from "pg";
-import { encodeData, Engine } from "../src/index.ts";
+import { Engine, handles } from "../src/index.ts";
 import { openPostgres } from "../src/postgres/index.ts";
 import { openServer } from "../test/postgres/server.ts";
 
@@ -14,17 +14,17 @@ await pool.query("CREATE TABLE orders (id int PRIMARY KEY, item text NOT NULL)")
 
 // The store uses the connection pool of the program.
 const store = await openPostgres({ pool });
-const engine = new Engine(store);
-await engine.setWorkSpecs("shop", [{ data: encodeData({ name: "ship" }) }]);
+const clock = await store.clock();
+const coordinate = handles(new Engine(store, { clock }));
+const ship = await coordinate.namespace("shop").setWorkSpec({ name: "ship" });
 
 async function order(id: number, item: string): Promise<void> {
   const client = await pool.connect();
   try {
     await client.query("BEGIN");
     // The unit is added on the same connection, so it is part of the same transaction.
-    await new Engine(store.within(client)).addWorkUnits("shop", "ship", [
-      { name: `order ${id}`, data: encodeData({ item }) },
-    ]);
+    const inside = handles(new Engine(store.within(client), { clock }));
+    await inside.namespace("shop").workSpec("ship").addWorkUnit(`order ${id}`, { item });
     await client.query("INSERT INTO orders VALUES ($1, $2)", [id, item]);
     await client.query("COMMIT");
   } catch (error) {
@@ -39,13 +39,11 @@ await order(1, "lamp");
 // Order 1 exists: the transaction fails and adds neither an order nor a job.
 await assert.rejects(order(1, "chair"), /duplicate key/);
 
-const { rows } = await engine.listWorkUnits("shop", "ship");
-console.log(rows.map(({ name, data }) => `${name}: ${String(data)}`).join("\n"));
-assert.deepEqual(
-  rows.map(({ name }) => name),
-  ["order 1"],
-);
+const units: string[] = [];
+for await (const { name, data } of ship.workUnits()) units.push(`${name}: ${JSON.stringify(data)}`);
+console.log(units.join("\n"));
+assert.deepEqual(units, ['order 1: {"item":"lamp"}']);
 
-await engine.close();
+await coordinate.close();
 await pool.end();
 await server.stop();
