@@ -5,7 +5,7 @@
  */
 import { Buffer } from "node:buffer";
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import { chmodSync, readFileSync, renameSync, statSync, writeFileSync, type Stats } from "node:fs";
+import { chmodSync, chownSync, readFileSync, renameSync, statSync, writeFileSync, type Stats } from "node:fs";
 import path from "node:path";
 import { isMapping } from "../config/index.ts";
 import { HttpError, includesScope, scopes, type Access, type Identity, type Scope } from "../rest/index.ts";
@@ -79,7 +79,9 @@ const statOf = (file: string): Stats | undefined => statSync(file, { throwIfNoEn
 function read(file: string): StoredToken[] {
   const stat = statOf(file);
   if (stat === undefined) return [];
-  if ((stat.mode & 0o077) !== 0 && process.platform !== "win32") {
+  // a secret that Kubernetes mounts belongs to root and is readable by the group of the pod
+  const forbidden = stat.uid === 0 && process.getuid?.() !== 0 ? 0o037 : 0o077;
+  if ((stat.mode & forbidden) !== 0 && process.platform !== "win32") {
     throw new ConfigError(`${file}: other users can read or write this file; run chmod 600 on it`);
   }
   const text = readFileSync(file, "utf8");
@@ -108,6 +110,11 @@ function write(file: string, tokens: readonly StoredToken[]): void {
   const next = `${file}.${randomBytes(6).toString("hex")}`;
   writeFileSync(next, JSON.stringify({ version: 1, tokens }, null, 2) + "\n", { mode: 0o600, flag: "wx" });
   chmodSync(next, 0o600);
+  if (process.getuid?.() === 0) {
+    // root creates tokens for a daemon that runs as another user
+    const { uid, gid } = statSync(path.dirname(file));
+    chownSync(next, uid, gid);
+  }
   renameSync(next, file);
 }
 

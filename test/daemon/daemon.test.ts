@@ -3,6 +3,8 @@ import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import {
   copyFileSync,
+  chmodSync,
+  chownSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -44,6 +46,7 @@ import {
   streamRoutes,
 } from "../../src/rest/index.ts";
 import { WireClient } from "../cbor/wire.ts";
+import { whySkipped } from "../skipped-reporter.ts";
 
 const undo: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
@@ -122,6 +125,34 @@ describe("tokens", () => {
     const file = path.join(fresh(), "tokens.json");
     writeFileSync(file, '{"version":1,"tokens":[]}', { mode: 0o644 });
     await expect(start({ tokens: file })).rejects.toThrow(/chmod 600/);
+  });
+
+  const notRoot = process.getuid?.() === 0 ? "" : "only root can give files away";
+
+  test.skipIf(notRoot !== "")(
+    `a mounted secret, of root and for its group, is read${whySkipped(notRoot)}`,
+    async () => {
+      const file = path.join(fresh(), "tokens.json");
+      createToken(file, { name: "a", grants: all });
+      chmodSync(file, 0o440);
+      const asPod = vi.spyOn(process, "getuid").mockReturnValue(1000);
+      undo.push(() => {
+        asPod.mockRestore();
+        return Promise.resolve();
+      });
+      const daemon = await start({ tokens: file });
+      await expect(fetchTally(daemon)).rejects.toThrow(/token/);
+      chmodSync(file, 0o444);
+      await expect(start({ tokens: file })).rejects.toThrow(/chmod 600/);
+    },
+  );
+
+  test.skipIf(notRoot !== "")(`root makes tokens for the owner of the folder${whySkipped(notRoot)}`, () => {
+    const folder = fresh();
+    chownSync(folder, 1000, 1000);
+    const file = path.join(folder, "tokens.json");
+    createToken(file, { name: "a", grants: all });
+    expect(statSync(file)).toMatchObject({ uid: 1000, gid: 1000 });
   });
 
   test("a token file that may exist does not count as absent", async () => {
