@@ -3,7 +3,16 @@
  * all options in the files must exist. No image is built here: that needs a container engine and a registry.
  */
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, copyFileSync } from "node:fs";
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -107,6 +116,16 @@ describe("the daemon's command line", () => {
   });
 });
 
+test.each([
+  ["compose.yaml daemon", "compose.yaml"],
+  ["daemon.yaml", "kubernetes/worker.yaml"],
+])("the daemon of %s takes requests under the name that its workers use", (where, workers) => {
+  const [, [, ...words]] = daemonCommands().find(([name]) => name === where)!;
+  const line = readConfig(words, {});
+  const [, host] = /https?:\/\/(\w+):5980/.exec(read(workers))!;
+  expect(line.kind === "run" && line.config.allowHost).toContain(host);
+});
+
 describe("the container image", () => {
   const dockerfile = read("Dockerfile");
 
@@ -114,6 +133,19 @@ describe("the container image", () => {
     expect(dockerfile).toContain(`ARG TARBALL=coordinate-${version}.tgz`);
     for (const name of ["compose.yaml", "kubernetes/daemon.yaml"])
       for (const [, tag] of read(name).matchAll(/image: coordinate:(\S+)/g)) expect(tag).toBe(version);
+  });
+
+  test("tasks in any folder of it can import the package", () => {
+    const image = mkdtempSync(path.join(tmpdir(), "coordinate-image-"));
+    onTestFinished(() => rmSync(image, { recursive: true, force: true }));
+    const installed = path.join(image, "app", "node_modules", "coordinate");
+    mkdirSync(installed, { recursive: true });
+    mkdirSync(path.join(image, "tasks"));
+    writeFileSync(path.join(installed, "index.js"), "");
+    writeFileSync(path.join(image, "tasks", "tasks.mjs"), 'import "coordinate";\n');
+    const [, to = "", at = ""] = /ln -s (\S+) (\S+)$/m.exec(dockerfile) ?? [];
+    symlinkSync(path.join(image, to), path.join(image, at));
+    execFileSync(process.execPath, [path.join(image, "tasks", "tasks.mjs")], { stdio: "pipe" });
   });
 
   test("does not run as root, has a health check, and every instruction is one", () => {
