@@ -26,10 +26,23 @@ export function checkTasksFile(file: string, execArgv: readonly string[] = proce
     );
 }
 
+/** The command line may be installed elsewhere, for example globally: Node does not find its package from the folder of the tasks. */
+function explained(file: string, error: unknown): unknown {
+  if (!(error instanceof Error) || !/^Cannot find (package|module) 'coordinate['/]/.test(error.message))
+    return error;
+  return new CoordinateError(
+    "bad_argument",
+    `${file} imports coordinate, which is not installed in its folder: run npm install coordinate there`,
+    { cause: error },
+  );
+}
+
 /** Rejects with the error that the file throws while loading, and with `bad_argument` when it does not exist or exports no task. */
 export async function loadTasks(file: string): Promise<Tasks> {
   checkTasksFile(file);
-  const exported = (await import(pathToFileURL(path.resolve(file)).href)) as Record<string, unknown>;
+  const exported = (await import(pathToFileURL(path.resolve(file)).href).catch((error: unknown) => {
+    throw explained(file, error);
+  })) as Record<string, unknown>;
   const { default: given, ...named } = exported;
   const inDefault = typeof given === "object" && given !== null ? given : {};
   const tasks: Record<string, Task> = {};

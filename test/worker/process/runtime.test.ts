@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, onTestFinished, test } from "vitest";
 import { Float, Tuple, Uuid, type DataObject } from "../../../src/core/index.ts";
 import type { ChildRuntime } from "../../../src/worker/index.ts";
 import { collect, execArgv, nodeChildren, openBench, tasksFile } from "./harness.ts";
@@ -164,6 +164,18 @@ describe("a file of tasks", () => {
       execArgv,
     });
     await expect(opening).rejects.toThrow("exports no tasks");
+  });
+
+  test("that imports the package where it is not installed", async () => {
+    const folder = mkdtempSync(path.join(tmpdir(), "coordinate-tasks-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    // require, because the loader of these tests resolves the imports of the package
+    const tasks = path.join(folder, "tasks.cjs");
+    writeFileSync(tasks, 'const { fail } = require("coordinate/worker");\nexports.one = () => fail("no");\n');
+    const opening = processRuntime({ tasks, log: collect().log, execArgv });
+    await expect(opening).rejects.toThrow(
+      "tasks.cjs imports coordinate, which is not installed in its folder: run npm install coordinate there",
+    );
   });
 
   test("options that make no sense", async () => {
