@@ -124,9 +124,11 @@ describe("the package in an empty folder", () => {
     expect(installed.out).not.toMatch(/EBADENGINE|deprecated/);
     const has = (name: string): boolean => existsSync(path.join(folder, "node_modules", "coordinate", name));
     expect(
-      ["README.md", "LICENSE", "CHANGELOG.md", "docs/README.md", "docs/mistakes.md"].filter(
-        (one) => !has(one),
-      ),
+      [
+        ...["README.md", "LICENSE", "CHANGELOG.md", "docs/README.md", "docs/mistakes.md"],
+        // pip installs the Python package from here
+        ...["python/pyproject.toml", "python/README.md", "python/LICENSE"],
+      ].filter((one) => !has(one)),
     ).toEqual([]);
   });
 
