@@ -34,8 +34,9 @@ export interface SpecRetry {
 
 /** A unit's own retry settings. */
 export interface UnitRetry {
-  /** As `max_retries` of a work spec; 0 is unlimited. */
+  /** As `max_retries` of a work spec, which it replaces; 0 is unlimited. */
   maxRetries?: number;
+  /** As `retry` of a work spec, with times in milliseconds; replaces its number of tries and its backoff. */
   retry?: RetryPolicy;
 }
 

@@ -12,14 +12,17 @@ export interface WorkUnitInput extends UnitRetry {
   data?: Data | null;
   /** Higher is handed out first. Any finite number; 0 when absent. */
   priority?: number;
-  /** Not before this time, in epoch milliseconds, or this long from now. At most one of the two. */
+  /** Not before this time, in epoch milliseconds. Not together with `delayMs`. */
   notBefore?: number;
+  /** Not before this long from now. */
   delayMs?: number;
-  /** From this time on, or this long from now, the unit goes before all that are not late. Absent is never, also when it is added again. */
+  /** From this time on, in epoch milliseconds, the unit goes before all that are not late. Absent is never, also when it is added again. */
   deadline?: number;
+  /** As `deadline`, this long from now. */
   deadlineMs?: number;
-  /** A unit that has not begun by this time, or this long from now, fails with the reason `late`. Absent is never. */
+  /** A unit that has not begun by this time, in epoch milliseconds, fails with the reason `late`. Absent is never. */
   expires?: number;
+  /** As `expires`, this long from now. */
   expiresMs?: number;
   /** The units to wait for. Absent is none; an existing unit keeps those it has. */
   dependencies?: readonly DependencyInput[];

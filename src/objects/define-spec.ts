@@ -75,17 +75,35 @@ export interface WorkSpecKeys<Result = DataObject> {
   limits?: readonly string[];
   /** What happens to a unit whose task ends in an error. Without retry and max_retries, the unit fails */
   retry?: {
+    /** Tries after which a unit fails; 0 is unlimited. If max_retries is given too, the smaller number applies */
     attempts?: number;
-    backoff?: { kind?: "exponential" | "fixed" | "linear"; delay?: number; max?: number; jitter?: number };
+    /** How long a unit waits before its next try */
+    backoff?: {
+      /** exponential (the default) doubles the wait after each try, linear adds delay after each try, fixed always waits delay */
+      kind?: "exponential" | "fixed" | "linear";
+      /** Seconds to wait after the first try; 1 if not given */
+      delay?: number;
+      /** Longest wait, in seconds; 3600 if not given */
+      max?: number;
+      /** Random share of the wait, from 0 to 1: 0.5 waits between half of the time and all of it; 0 if not given */
+      jitter?: number;
+    };
   };
   /** Pauses or slows the work spec when too many of its attempts fail */
   breaker?: {
+    /** The share of failed attempts in the window that trips the breaker; 0 turns it off */
     failures: number;
+    /** The breaker trips only after this many attempts in the window; 10 if not given */
     min?: number;
+    /** Seconds over which attempts are counted; 60 if not given */
     window?: number;
+    /** Seconds before the first probes, and between rounds of probes; 60 if not given */
     pause?: number;
+    /** Units to try in each round, and how many must finish in a row to close the breaker; 1 if not given */
     probes?: number;
+    /** work_spec (the default) counts all failures together; error counts each error separately */
     by?: "work_spec" | "error";
+    /** pause (the default) waits before the first probes; slow starts them at once */
     action?: "pause" | "slow";
   };
   /** Maximum number of waiting units; adding more is refused with queue_full. 0 is unlimited */
@@ -102,21 +120,58 @@ export interface WorkSpecKeys<Result = DataObject> {
   not_before?: number | string;
   /** How long ended units are kept; for ever if not given */
   retention?: {
-    finished?: { max_age?: number; max_count?: number };
-    failed?: { max_age?: number; max_count?: number };
+    /** Limits for finished units */
+    finished?: RetentionKeys;
+    /** Limits for failed units */
+    failed?: RetentionKeys;
   };
   /** The times at which it makes units, by cron, every or at */
   schedule?: (
-    | { cron: string; timezone?: string; every?: never; at?: never }
-    | { every: number; cron?: never; timezone?: never; at?: never }
-    | { at: readonly (number | string)[]; cron?: never; timezone?: never; every?: never }
+    | {
+        /** A cron expression with five fields, or with six, the first for seconds */
+        cron: string;
+        /** The time zone of cron, such as Europe/Brussels; UTC if not given */
+        timezone?: string;
+        every?: never;
+        at?: never;
+      }
+    | {
+        /** Seconds from one unit to the next, counted from start, or from 1970 without a start */
+        every: number;
+        cron?: never;
+        timezone?: never;
+        at?: never;
+      }
+    | {
+        /** A unit at each of these times */
+        at: readonly (number | string)[];
+        cron?: never;
+        timezone?: never;
+        every?: never;
+      }
   ) & {
+    /** No run before this time */
     start?: number | string;
+    /** No run after this time */
     end?: number | string;
+    /** Delays each unit by up to this many seconds */
     jitter?: number;
+    /** How many of the latest missed runs to make up after an outage: skip, one (the default), or a number */
     catch_up?: "skip" | "one" | number;
+    /**
+     * What to do while the unit of the previous run has not ended: allow (the default) makes the next unit, skip makes none, wait makes one
+     * that starts when the previous has ended
+     */
     overlap?: "allow" | "skip" | "wait";
   };
+}
+
+/** The keys of a retention. */
+interface RetentionKeys {
+  /** Seconds to keep a unit after it has ended */
+  max_age?: number;
+  /** How many of the newest units to keep */
+  max_count?: number;
 }
 
 /** The keys of a rate. */

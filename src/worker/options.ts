@@ -67,7 +67,9 @@ export interface WorkerOptions {
   environment?: object;
   /** Unhandled rejections in tasks: "log" logs them (default); "leave" leaves them to Node, which ends the process. */
   unhandledRejections?: "log" | "leave";
+  /** The machine's by default. */
   clock?: Clock;
+  /** Numbers from 0 to 1, for random delays; `Math.random` by default. */
   random?: Random;
 }
 
