@@ -248,9 +248,11 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     catchUpSpace(this.#set, space, now);
     const candidates = listCandidates(space, now);
     const repeated = this.#claimedBefore(space, requestId, now);
+    const { settings } = space;
+    if (space.limits.size === 0) return { settings, candidates, repeated };
     // copied: a claim may change them before the engine looks
     const limits = [...space.limits.values()].map((limit) => ({ ...limit }));
-    return { settings: space.settings, candidates, repeated, limits };
+    return { settings, candidates, repeated, limits };
   }
 
   async listFailures(ns: string, workSpec: string | null, now: number): Promise<FailureRow[]> {
