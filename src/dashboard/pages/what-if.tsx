@@ -135,7 +135,7 @@ export default function WhatIf(): ReactNode {
             ))}
           </div>
         </header>
-        <div className="slots">
+        <div className="wi-slots">
           {runtimes.map((runtime) => (
             <label key={runtime} className={plan.slots[runtime] === undefined ? "" : "chg"}>
               <b>{runtime === "" ? "no runtime" : <Name text={runtime} max={24} />}</b>
