@@ -50,18 +50,15 @@ export async function findAttempts(
 
 const keep = (found: Map<string, AttemptRow>, row: AttemptRow): unknown => found.set(row.id, row);
 
-/** The attempts that a repeated request was given before; with `held`, only those that are still pending and active. */
+/** The attempts that a repeated request was given before, if they are still pending and active. */
 export async function readAttempts(
   session: Session,
   ns: string,
   keys: readonly AttemptKey[],
   now: number,
-  held: boolean,
 ): Promise<AttemptRow[]> {
   const rows = await findAttempts(session, ns, keys, now);
-  return rows.filter(
-    (row) => row !== null && (!held || (row.status === "pending" && row.active)),
-  ) as AttemptRow[];
+  return rows.filter((row) => row !== null && row.status === "pending" && row.active) as AttemptRow[];
 }
 
 /** An attempt that is no longer the latest of its unit. */

@@ -134,7 +134,7 @@ export class ClaimRequests {
             settings,
             candidates: [...candidates],
             ...(limits !== undefined && { limits }),
-            repeated: keys === undefined ? null : await readAttempts(this.#context.db, ns, keys, now, true),
+            repeated: keys === undefined ? null : await readAttempts(this.#context.db, ns, keys, now),
           });
         }
         return answers;

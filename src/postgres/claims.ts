@@ -411,7 +411,7 @@ export async function readAnswer(
      WHERE n.name = $1 AND NOT n.dead`,
     [nameToBytes(ns), textKey(requestId)],
   );
-  return row === undefined ? null : readAttempts(db, ns, readKeys(row[0] as string), now, true);
+  return row === undefined ? null : readAttempts(db, ns, readKeys(row[0] as string), now);
 }
 
 type ClaimAnswer =
@@ -514,7 +514,7 @@ async function claimTogether(
   set.holds(spec);
   const answers = await apply(set, claimAll(set, spec, claims, before));
   for (const [i, keys] of before)
-    answers[i] = { attempts: await readAttempts(tx, ns, keys, now, true), more: false };
+    answers[i] = { attempts: await readAttempts(tx, ns, keys, now), more: false };
   // workers that were given nothing are registered, too
   const idle = claims.filter((_, i) => !before.has(i) && answers[i]?.attempts.length === 0);
   if (idle.length > 0)
