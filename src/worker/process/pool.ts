@@ -80,11 +80,6 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
     return this.#idle.length;
   }
 
-  /** How many children in a row died before they were ready. */
-  get startFailures(): number {
-    return this.#failures;
-  }
-
   /** Starts children until there are `count`, by default the size of the pool. Does not wait for them. */
   prestart(count = this.#size): void {
     while (this.#mayStart() && this.#children.size - this.#retiring.size < count) this.#start();
@@ -102,13 +97,9 @@ export class ProcessPool extends EventEmitter<PoolEvents> {
   }
 
   /** Stops this child now; its run is lost. Another child is started when one is needed and the size allows it. */
-  async stopOne(
-    child: Child,
-    text: string,
-    graceMs = this.#options.graceMs ?? defaultGraceMs,
-  ): Promise<Exit> {
+  async stopOne(child: Child, text: string): Promise<Exit> {
     this.#retire(child);
-    return child.stop("stopped", text, graceMs);
+    return child.stop("stopped", text, this.#options.graceMs ?? defaultGraceMs);
   }
 
   /** Resolves with a ready child for exclusive use until `release`. Null when the signal aborts or the pool closes first. */
