@@ -7,7 +7,7 @@
  */
 import { cborHead, CoordinateError, nextTurn } from "../core/index.ts";
 
-export const { argument, breakByte, halfFloat, headEnd, indefinite, major } = cborHead;
+export const { argument, breakByte, halfFloat, headEnd, indefinite, itemEnd, major } = cborHead;
 const { tag } = cborHead;
 
 /** Bytes that are not a request and cannot be answered: the connection ends. */
@@ -143,47 +143,6 @@ export class ItemScanner {
 
 function malformed(at: number, why: string): MalformedError {
   return new MalformedError(`malformed CBOR at byte ${at}: ${why}`);
-}
-
-/** The end of the item at `start`; only for bytes that were scanned and not refused. */
-export function itemEnd(bytes: Uint8Array, start: number): number {
-  // fast path for short strings and small numbers, which most items are
-  const only = bytes[start]!;
-  if (only < 0x78 && (only & 31) < 24) return start + 1 + (only < 0x40 ? 0 : only & 31);
-  let at = start;
-  for (let left = 1; left > 0; left--) {
-    const first = bytes[at]!;
-    const endless = (first & 31) === indefinite;
-    const next = headEnd(bytes, at);
-    switch (first >> 5) {
-      case major.bytes:
-      case major.text:
-        at = endless ? endlessEnd(bytes, next) : next + argument(bytes, at);
-        break;
-      case major.array:
-        if (!endless) left += argument(bytes, at);
-        at = endless ? endlessEnd(bytes, next) : next;
-        break;
-      case major.map:
-        if (!endless) left += argument(bytes, at) * 2;
-        at = endless ? endlessEnd(bytes, next) : next;
-        break;
-      case major.tag:
-        left += 1;
-        at = next;
-        break;
-      default:
-        at = next;
-    }
-  }
-  return at;
-}
-
-/** Recurses only as deep as containers of indefinite length go, which the scanner has bounded. */
-function endlessEnd(bytes: Uint8Array, start: number): number {
-  let at = start;
-  while (bytes[at] !== breakByte) at = itemEnd(bytes, at);
-  return at + 1;
 }
 
 /** As `itemEnd`, for bytes that were scanned and refused: they may be nested too deep for recursion. */

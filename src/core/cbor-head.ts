@@ -1,4 +1,4 @@
-/** The heads of CBOR items: the first byte, and the argument that may follow it. */
+/** The heads of CBOR items (the first byte, and the argument that may follow it), and where items end. */
 
 /** The major types, which are the top three bits of an item's first byte. */
 export const major = {
@@ -42,6 +42,47 @@ export function argument(bytes: Uint8Array, at: number): number {
   const end = headEnd(bytes, at);
   for (let byte = at + 1; byte < end; byte++) value = value * 256 + (bytes[byte] ?? 0);
   return value;
+}
+
+/** Where the item at `start` ends; only for bytes that were checked. */
+export function itemEnd(bytes: Uint8Array, start: number): number {
+  // fast path for short strings and small numbers, which most items are
+  const only = bytes[start]!;
+  if (only < 0x78 && (only & 31) < 24) return start + 1 + (only < 0x40 ? 0 : only & 31);
+  let at = start;
+  for (let left = 1; left > 0; left--) {
+    const first = bytes[at]!;
+    const endless = (first & 31) === indefinite;
+    const next = headEnd(bytes, at);
+    switch (first >> 5) {
+      case major.bytes:
+      case major.text:
+        at = endless ? endlessEnd(bytes, next) : next + argument(bytes, at);
+        break;
+      case major.array:
+        if (!endless) left += argument(bytes, at);
+        at = endless ? endlessEnd(bytes, next) : next;
+        break;
+      case major.map:
+        if (!endless) left += argument(bytes, at) * 2;
+        at = endless ? endlessEnd(bytes, next) : next;
+        break;
+      case major.tag:
+        left += 1;
+        at = next;
+        break;
+      default:
+        at = next;
+    }
+  }
+  return at;
+}
+
+/** Recurses only as deep as containers of indefinite length go, which every check bounds. */
+function endlessEnd(bytes: Uint8Array, start: number): number {
+  let at = start;
+  while (bytes[at] !== breakByte) at = itemEnd(bytes, at);
+  return at + 1;
 }
 
 /** Decodes a float of two bytes. */

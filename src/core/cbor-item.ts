@@ -10,7 +10,17 @@
  * lengths may be indefinite, or encoded in more bytes than necessary.
  */
 import { isUtf8 } from "node:buffer";
-import { argument, breakByte, headEnd, isIndefinite, indefinite, major, majorOf, tag } from "./cbor-head.ts";
+import {
+  argument,
+  breakByte,
+  headEnd,
+  isIndefinite,
+  indefinite,
+  itemEnd,
+  major,
+  majorOf,
+  tag,
+} from "./cbor-head.ts";
 import { CoordinateError } from "./errors.ts";
 
 /** 4096 bits, as for numbers in JSON text: the cost of conversion grows with the square of the number of digits. */
@@ -156,7 +166,7 @@ export function* cborItems(bytes: Uint8Array, start: number): Generator<CborSlic
   let at = headEnd(bytes, sequence);
   const left = cborItemCount(bytes, sequence);
   for (let done = 0; left === null ? bytes[at] !== breakByte : done < left; done++) {
-    const end = cborItemEnd(bytes, at);
+    const end = itemEnd(bytes, at);
     yield { start: at, end };
     at = end;
   }
@@ -168,41 +178,13 @@ export function cborItemCount(bytes: Uint8Array, at: number): number | null {
   return majorOf(bytes, at) === major.map ? argument(bytes, at) * 2 : argument(bytes, at);
 }
 
-/** Where the item that starts here ends. */
-export function cborItemEnd(bytes: Uint8Array, start: number): number {
-  const at = headEnd(bytes, start);
-  switch (majorOf(bytes, start)) {
-    case major.bytes:
-    case major.text:
-      if (!isIndefinite(bytes, start)) return at + argument(bytes, start);
-      return sequenceEnd(bytes, at, null);
-    case major.array:
-    case major.map:
-      return sequenceEnd(bytes, at, cborItemCount(bytes, start));
-    case major.tag:
-      return cborItemEnd(bytes, at);
-    default:
-      return at;
-  }
-}
-
-function sequenceEnd(bytes: Uint8Array, start: number, count: number | null): number {
-  let at = start;
-  if (count === null) {
-    while (bytes[at] !== breakByte) at = cborItemEnd(bytes, at);
-    return at + 1;
-  }
-  for (let done = 0; done < count; done++) at = cborItemEnd(bytes, at);
-  return at;
-}
-
 /** The content of a byte or text string: a copy if it comes in chunks, else a view. */
 export function cborStringBytes(bytes: Uint8Array, start: number): Uint8Array {
   const at = headEnd(bytes, start);
   if (!isIndefinite(bytes, start)) return bytes.subarray(at, at + argument(bytes, start));
   const whole = new Uint8Array(cborStringLength(bytes, start));
   let filled = 0;
-  for (let chunk = at; bytes[chunk] !== breakByte; chunk = cborItemEnd(bytes, chunk)) {
+  for (let chunk = at; bytes[chunk] !== breakByte; chunk = itemEnd(bytes, chunk)) {
     const part = cborStringBytes(bytes, chunk);
     whole.set(part, filled);
     filled += part.length;
@@ -213,8 +195,7 @@ export function cborStringBytes(bytes: Uint8Array, start: number): Uint8Array {
 function cborStringLength(bytes: Uint8Array, start: number): number {
   if (!isIndefinite(bytes, start)) return argument(bytes, start);
   let length = 0;
-  for (let at = start + 1; bytes[at] !== breakByte; at = cborItemEnd(bytes, at))
-    length += argument(bytes, at);
+  for (let at = start + 1; bytes[at] !== breakByte; at = itemEnd(bytes, at)) length += argument(bytes, at);
   return length;
 }
 

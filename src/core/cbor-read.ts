@@ -4,8 +4,8 @@
  * Everything read here has passed `checkCborMap`, so reading cannot fail and its recursion is bounded.
  */
 import { Buffer, isUtf8 } from "node:buffer";
-import { argument, halfFloat, headEnd, isIndefinite, major, majorOf, tag } from "./cbor-head.ts";
-import { cborItemCount, cborItemEnd, cborStringBytes } from "./cbor-item.ts";
+import { argument, halfFloat, headEnd, isIndefinite, itemEnd, major, majorOf, tag } from "./cbor-head.ts";
+import { cborItemCount, cborStringBytes } from "./cbor-item.ts";
 import type { DataObject, DataValue } from "./data-value.ts";
 import { Float, Tuple, Uuid } from "./data-value.ts";
 import { setOwn } from "./json-text.ts";
@@ -80,7 +80,7 @@ function plainest(value: bigint): number | bigint {
 
 function readStringBytes(cursor: Cursor): Uint8Array {
   const { bytes, at } = cursor;
-  cursor.at = cborItemEnd(bytes, at);
+  cursor.at = itemEnd(bytes, at);
   return cborStringBytes(bytes, at);
 }
 
