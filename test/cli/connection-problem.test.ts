@@ -1,5 +1,4 @@
 /** Each reason why a daemon cannot be reached has its own message. */
-import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer as createHttpsServer, get } from "node:https";
 import { createServer, type Server } from "node:net";
@@ -8,10 +7,11 @@ import path from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { configOf, createToken, startDaemon, type Daemon } from "../../src/daemon/index.ts";
 import { connectionProblem } from "../../src/rest/connection-problem.ts";
+import { selfSigned } from "../cbor/certificates.ts";
 import { run } from "./in-process.ts";
 
 const place = mkdtempSync(path.join(tmpdir(), "coordinate-connection-"));
-const [cert, key] = [path.join(place, "cert.pem"), path.join(place, "key.pem")];
+const { cert, key } = selfSigned(place);
 let plain: Daemon;
 let secure: Daemon;
 let silent: Server;
@@ -19,25 +19,6 @@ let token = "";
 const addresses: Record<string, string> = {};
 
 beforeAll(async () => {
-  execFileSync(
-    "openssl",
-    [
-      ...[
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "1",
-      ],
-      ...["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-      ...["-keyout", key, "-out", cert],
-    ],
-    { stdio: "pipe" },
-  );
   ({ token } = createToken(path.join(place, "tokens.json"), {
     name: "reader",
     grants: [{ namespace: "*", scopes: ["read"] }],

@@ -1,4 +1,3 @@
-import { execFileSync } from "node:child_process";
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import {
@@ -45,6 +44,7 @@ import {
   restServer,
   streamRoutes,
 } from "../../src/rest/index.ts";
+import { selfSigned } from "../cbor/certificates.ts";
 import { WireClient } from "../cbor/wire.ts";
 import { whySkipped } from "../skipped-reporter.ts";
 
@@ -83,26 +83,6 @@ const status = async (work: Promise<unknown>): Promise<number> => {
     return error instanceof RestError ? error.status : 0;
   }
 };
-
-/** Creates a certificate for this machine. */
-function certificate(directory: string): { cert: string; key: string } {
-  const cert = path.join(directory, "cert.pem");
-  const key = path.join(directory, "key.pem");
-  const args = [
-    "req",
-    "-x509",
-    "-newkey",
-    "ec",
-    "-pkeyopt",
-    "ec_paramgen_curve:prime256v1",
-    "-nodes",
-    "-days",
-    "1",
-  ];
-  const names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
-  execFileSync("openssl", [...args, ...names, "-keyout", key, "-out", cert], { stdio: "ignore" });
-  return { cert, key };
-}
 
 describe("tokens", () => {
   test("are made, listed and revoked; the file does not hold them and is its owner's only", () => {
@@ -626,7 +606,7 @@ describe("what is reachable by others", () => {
   );
 
   test("needs tokens and TLS, or --insecure: all combinations", async () => {
-    const pem = certificate(fresh());
+    const pem = selfSigned(fresh());
     for (const { host, withToken, withTls, insecure } of cases) {
       const dataDir = fresh();
       if (withToken)
@@ -659,7 +639,7 @@ describe("what is reachable by others", () => {
   }, 120_000);
 
   test("TLS, and certificates of clients", async () => {
-    const { cert, key } = certificate(fresh());
+    const { cert, key } = selfSigned(fresh());
     const daemon = await start({ tlsCert: cert, tlsKey: key, tlsClientCa: cert });
     expect(daemon.urls[0]).toMatch(/^https:/);
     const pem = { ca: readFileSync(cert), cert: readFileSync(cert), key: readFileSync(key) };
@@ -674,7 +654,7 @@ describe("what is reachable by others", () => {
   test("a renewed certificate is used within a minute, when it and its key are there", async () => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
     undo.push(async () => void vi.useRealTimers());
-    const [{ cert, key }, next] = [certificate(fresh()), certificate(fresh())];
+    const [{ cert, key }, next] = [selfSigned(fresh()), selfSigned(fresh())];
     const given = { tlsCert: cert, tlsKey: key, cborrpcTls: true, cborrpc: "127.0.0.1:0" };
     const daemon = await start({ ...given, tlsClientCa: cert });
     const client = { cert: readFileSync(cert), key: readFileSync(key) };

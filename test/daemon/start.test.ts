@@ -1,10 +1,10 @@
 /** When a daemon cannot start, it prints one line that says what to do, and no stack trace. */
-import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { selfSigned } from "../cbor/certificates.ts";
 import { executable, startProcess, type Started } from "./built.ts";
 
 const place = mkdtempSync(path.join(tmpdir(), "coordinate-start-"));
@@ -17,27 +17,8 @@ beforeAll(async () => {
   taken = createServer().listen(0, "127.0.0.1");
   await new Promise((resolve) => taken.once("listening", resolve));
   port = (taken.address() as { port: number }).port;
-  const makeKey = (name: string): Buffer =>
-    execFileSync(
-      "openssl",
-      [
-        ...[
-          "req",
-          "-x509",
-          "-newkey",
-          "ec",
-          "-pkeyopt",
-          "ec_paramgen_curve:prime256v1",
-          "-nodes",
-          "-days",
-          "1",
-        ],
-        ...["-subj", "/CN=localhost", "-keyout", file(`${name}.key`), "-out", file(`${name}.crt`)],
-      ],
-      { stdio: "pipe" },
-    );
-  makeKey("one");
-  makeKey("two");
+  selfSigned(place, "one");
+  selfSigned(place, "two");
   writeFileSync(file("text"), "not a certificate\n", { mode: 0o600 });
 }, 240_000);
 
@@ -126,19 +107,19 @@ const failures: readonly [what: string, words: string[], code: number, line: Reg
   ],
   [
     "a key that is none",
-    [...free, "--tls-cert", "PLACE/one.crt", "--tls-key", "PLACE/text"],
+    [...free, "--tls-cert", "PLACE/one.pem", "--tls-key", "PLACE/text"],
     78,
     /^--tls-key .*text: not a private key/,
   ],
   [
     "another's key",
-    [...free, "--tls-cert", "PLACE/one.crt", "--tls-key", "PLACE/two.key"],
+    [...free, "--tls-cert", "PLACE/one.pem", "--tls-key", "PLACE/two.key"],
     78,
     /^--tls-key .*two\.key: not the key of the certificate/,
   ],
   [
     "an authority that is none",
-    [...free, "--tls-cert", "PLACE/one.crt", "--tls-key", "PLACE/one.key", "--tls-client-ca", "PLACE/text"],
+    [...free, "--tls-cert", "PLACE/one.pem", "--tls-key", "PLACE/one.key", "--tls-client-ca", "PLACE/text"],
     78,
     /^--tls-client-ca .*text: not a certificate/,
   ],

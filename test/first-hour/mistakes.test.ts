@@ -2,7 +2,6 @@
  * docs/mistakes.md: the tests make each mistake of its table and compare the message with the page. A `…` on the page stands for text
  * that varies.
  */
-import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -18,6 +17,7 @@ import {
 import { connect, openMemory } from "../../src/index.ts";
 import { RestClient } from "../../src/rest/client.ts";
 import { runOne, silentLogger, Worker } from "../../src/worker/index.ts";
+import { selfSigned } from "../cbor/certificates.ts";
 import { run } from "../cli/in-process.ts";
 
 const page = readFileSync(path.join(import.meta.dirname, "..", "..", "docs", "mistakes.md"), "utf8");
@@ -57,25 +57,7 @@ async function refusal(given: Partial<Config>): Promise<string> {
 }
 
 beforeAll(async () => {
-  const [cert, key] = [path.join(place, "cert.pem"), path.join(place, "key.pem")];
-  execFileSync(
-    "openssl",
-    [
-      ...[
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "1",
-      ],
-      ...["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
-    ],
-    { stdio: "pipe" },
-  );
+  const { cert, key } = selfSigned(place);
   open = await start({});
   secure = await start({ tlsCert: cert, tlsKey: key });
   const guarded = path.join(place, "guarded");
@@ -140,7 +122,7 @@ const made: Readonly<Record<string, () => Promise<string>>> = {
   "A daemon for other machines, without tokens or TLS": () => refusal({ http: ["0.0.0.0:0"] }),
   "CBOR-RPC for other machines": () => refusal({ cborrpc: "0.0.0.0:0" }),
   "A file that is not a certificate": () =>
-    refusal({ tlsCert: file("text", "x"), tlsKey: path.join(place, "key.pem") }),
+    refusal({ tlsCert: file("text", "x"), tlsKey: path.join(place, "localhost.key") }),
   "A misspelt option of the daemon": () => config("--htpp", "127.0.0.1:1"),
   "A misspelt setting in a file": () => config("--config", file("typo.yaml", "client:\n  tokn: x\n")),
   "A misspelt command": () => cli("sumary"),
