@@ -41,7 +41,7 @@ export interface Difference {
 export interface Comparison {
   /** Finished on both sides, with the same data. */
   same: number;
-  /** Finished in the copy; failed, or finished with other data, in the original. */
+  /** Finished in the copy; in the original failed, finished with other data, or held by an accept that did not end. */
   different: number;
   /** Failed in the copy, finished in the original. */
   failed: number;
@@ -54,10 +54,7 @@ export interface Comparison {
 }
 
 const pageSize = 1000;
-/** The lease of the attempts that store the results of a page: no worker claims the units meanwhile. */
-const writeLeaseMs = 60_000;
-
-/** The worker of the attempts that store accepted results. */
+/** The worker of the attempts that store accepted results. No other worker claims the units during the lease of 15 minutes. */
 const replayWorker = "replay";
 
 /** Whether the copy exists. Throws `bad_argument` when the name belongs to another work spec, which must not be changed. */
@@ -151,27 +148,31 @@ export async function compareReplay(
   return comparison;
 }
 
+export interface AcceptOptions {
+  onProgress?: (accepted: number) => void;
+  /** Ends the work in order, between two pages. */
+  signal?: AbortSignal;
+}
+
 /**
  * Replaces the old results that differ. Each is stored by a new attempt, so that the history of the unit shows it, with all
  * effects of a finish. Returns how many. It can be interrupted and run again: results that were already accepted are the
- * same by then.
+ * same by then, and units whose attempt was not finished get another.
  */
 export async function acceptReplay(
   replay: Replay,
   ignore: readonly string[],
-  onProgress: (accepted: number) => void = () => undefined,
+  { onProgress, signal }: AcceptOptions = {},
 ): Promise<number> {
   const { coordinate, ns, workSpec } = replay;
   let accepted = 0;
   for await (const pairs of eachPair(replay)) {
+    if (signal?.aborted === true) break;
     const ready = pairs.filter(({ before, after }) => outcomeOf(before, after, ignore) === "different");
     if (ready.length === 0) continue;
     const attempts = await coordinate.makeAttempts(
       ns,
-      ready.map(({ after: { name } }) => ({
-        ...{ workSpec, workUnit: name, worker: replayWorker },
-        lifetimeMs: writeLeaseMs,
-      })),
+      ready.map(({ after: { name } }) => ({ workSpec, workUnit: name, worker: replayWorker })),
     );
     const changed = await coordinate.settleAttempts(
       ns,
@@ -179,7 +180,7 @@ export async function acceptReplay(
     );
     for (const { error } of changed) if (error !== null) throw new CoordinateError(error);
     accepted += ready.length;
-    onProgress(accepted);
+    onProgress?.(accepted);
   }
   // an attempt registers its worker as active; this one runs nothing
   if (accepted > 0) await coordinate.updateWorkers(ns, [{ name: replayWorker, active: false }]);
@@ -206,9 +207,11 @@ function outcomeOf(
   ignore: readonly string[],
 ): keyof Comparison {
   if (after.status !== "finished" && after.status !== "failed") return "open";
-  if (before === null || (before.status !== "finished" && before.status !== "failed")) return "gone";
+  const isHeld = before?.status === "pending" && before.activeAttempt?.worker === replayWorker;
+  if (before === null || (before.status !== "finished" && before.status !== "failed" && !isHeld))
+    return "gone";
   if (after.status === "failed") return before.status === "failed" ? "stillFailed" : "failed";
-  if (before.status === "failed") return "different";
+  if (before.status === "failed" || isHeld) return "different";
   return changedKeys(before.data, after.data, ignore).length === 0 ? "same" : "different";
 }
 

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { acceptReplay } from "../../src/bulk/index.ts";
 import { decodeData, encodeData, Engine } from "../../src/core/index.ts";
 import { openSqlite } from "../../src/sqlite/index.ts";
 import { run } from "./in-process.ts";
@@ -145,6 +146,34 @@ test("begin, compare, accept, drop", async () => {
   const none = await line("replay sums --compare");
   expect(none.code).not.toBe(0);
   expect(none.err).toMatch(/No such replay sums-replay of sums[^]*coordinate replay sums/);
+});
+
+test("with nothing to run again, --json says so", async () => {
+  const none = await line("--json replay sums --prefix none");
+  expect(none).toMatchObject({ code: 2, err: "" });
+  expect(JSON.parse(none.out)).toEqual({ workSpec: "sums-replay", added: 0 });
+});
+
+test("an accept that was killed is continued by the next one", async () => {
+  await line("replay sums u2 u3 --as again --set factor=7");
+  await work();
+  await withEngine(async (engine) => {
+    const replay = { coordinate: engine, ns: "", workSpec: "sums", copy: "again" };
+    expect(await acceptReplay(replay, ["at"], { signal: AbortSignal.abort() })).toBe(0);
+    expect((await engine.listUnitAttempts("", "sums", "u2")).length).toBe(2);
+    // it was killed before it could finish the attempts
+    await engine.makeAttempts("", [{ workSpec: "sums", workUnit: "u2", worker: "replay" }]);
+  });
+  expect((await line("replay sums --as again --compare --show 0")).out).toBe("        2  different\n");
+  expect((await line("replay sums --as again --accept --ignore at")).out).toContain("2 work units");
+  await withEngine(async (engine) => {
+    const rows = await engine.getWorkUnits("", "sums", ["u2", "u3"]);
+    expect(rows.map((row) => [row?.status, (decodeData(row!.data!) as { result: number }).result])).toEqual([
+      ["finished", 14],
+      ["finished", 21],
+    ]);
+  });
+  await line("replay sums --as again --drop");
 });
 
 test("only what is selected, under a name of its own, by another task", async () => {

@@ -96,7 +96,10 @@ async function begin(
   };
   const changes = readChanges(options.set ?? []);
   const total = await showCount(context, replay.workSpec, query);
-  if (total === 0) return exit.nothing;
+  if (total === 0) {
+    if (context.out.json) context.out.printJson({ workSpec: replay.copy, added: 0 });
+    return exit.nothing;
+  }
   await prepareReplay(replay, changes);
   let added = 0;
   const state = () => ({ value: added, total, units: added });
@@ -153,13 +156,23 @@ async function accept(context: Context, replay: Replay, options: Options): Promi
   const state = () => ({ value: done, total, units: done });
   const progress = new Progress(context, replay.workSpec, state, options.quiet === true);
   try {
-    await acceptReplay(replay, options.ignore ?? [], (now) => (done = now));
+    await acceptReplay(replay, options.ignore ?? [], {
+      onProgress: (now) => (done = now),
+      signal: context.signal,
+    });
   } finally {
     progress.stop();
   }
+  const complete = !context.signal.aborted;
   if (context.out.json) context.out.printJson({ accepted: done });
   else
-    context.out.line(`Replaced the results of ${counted(done, "work unit")} of ${quote(replay.workSpec)}.`);
+    context.out.line(
+      `${complete ? "" : "interrupted: "}Replaced the results of ${counted(done, "work unit")} of ${quote(replay.workSpec)}.`,
+    );
+  if (!complete) {
+    context.out.remark("--accept continues from there");
+    return exit.failed;
+  }
   return done === 0 ? exit.nothing : exit.done;
 }
 
