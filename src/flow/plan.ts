@@ -3,7 +3,7 @@ import {
   decodeData,
   eachRow,
   encodeData,
-  isCoordinateError,
+  isRefusal,
   readWorkSpec,
   settableFields,
   type SharedLimitInput,
@@ -105,7 +105,7 @@ export async function applyPlan(
     if (specs.length > 0) await coordinate.setWorkSpecs(ns, specs, { keepMeta });
   } catch (error) {
     // without an answer the specs may have been set, and need their limits
-    if (isCoordinateError(error)) await setBack();
+    if (isRefusal(error)) await setBack();
     throw error;
   }
   if (!prune || plan.vanished.length === 0) return [];

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
@@ -20,7 +20,7 @@ import {
   type Flow,
   type FlowOptions,
 } from "../../src/flow/index.ts";
-import { jsonData } from "../../src/core/index.ts";
+import { CoordinateError, jsonData, type Coordinate } from "../../src/core/index.ts";
 import { openMemory, type CoordinateHandle } from "../../src/index.ts";
 
 // loaded with require: in the CommonJS module the types export the class in another place than the code
@@ -130,6 +130,21 @@ describe("plans", () => {
       { name: "new", maxRunning: 5 },
       { name: "old", maxRunning: 5, rate: {} },
     ]);
+  });
+
+  test("work specs that were set, although the answer was lost, keep their limits", async () => {
+    const { verbs } = setup();
+    const text = "flows:\n  a: {min_gb: 1, limits: [new]}\nlimits:\n  new: {max_running: 5}\n";
+    const plan = await planFlow(verbs, "ns", flow(text), {});
+    const set = verbs.setWorkSpecs.bind(verbs);
+    vi.spyOn(verbs, "setWorkSpecs").mockImplementationOnce(
+      async (...args: Parameters<Coordinate["setWorkSpecs"]>) => {
+        await set(...args);
+        throw new CoordinateError("unavailable", "connection reset");
+      },
+    );
+    await expect(applyPlan(verbs, "ns", plan)).rejects.toMatchObject({ code: "unavailable" });
+    expect(await verbs.listLimits("ns")).toMatchObject([{ name: "new", workSpecs: ["a"] }]);
   });
 
   test("looking changes nothing", async () => {
