@@ -1,6 +1,7 @@
 /**
  * Tables for a terminal and for a pipe. On a terminal a table is never wider than the window: columns with a `min` are cut with
- * an ellipsis, the widest first. In a pipe nothing is cut.
+ * an ellipsis, the widest first; in a window that is too narrow even for that, each row takes several lines. In a pipe nothing
+ * is cut.
  */
 import measure from "fast-string-truncated-width";
 import { show } from "./escape.ts";
@@ -42,19 +43,23 @@ export const pad = (text: string, to: number, align: "left" | "right" = "left"):
 };
 
 /** The lines of a table; `max` is the width of the window, Infinity for a pipe. */
-export function tableLines(
+export const tableLines = (...table: Parameters<typeof tableBlocks>): string[] =>
+  tableBlocks(...table).flat();
+
+/** The head of a table, then the lines of each row. */
+export function tableBlocks(
   columns: readonly Column[],
   rows: readonly (readonly (string | Cell)[])[],
   max: number,
   paint: Paint,
-): string[] {
+): string[][] {
   const cells = rows.map((row) =>
     row.map((cell) => (typeof cell === "string" ? { text: show(cell) } : { ...cell, text: show(cell.text) })),
   );
   const widths = columns.map(({ head }, i) =>
     cells.reduce((widest, row) => Math.max(widest, width(row[i]?.text ?? "")), width(head)),
   );
-  shrink(columns, widths, max);
+  if (!shrink(columns, widths, max)) return cells.map((row) => paragraph(columns, row, max, paint));
   const line = (row: readonly Cell[]): string =>
     columns
       .map(({ align = "left" }, i) => {
@@ -67,11 +72,35 @@ export function tableLines(
       })
       .join("  ")
       .trimEnd();
-  return [line(columns.map(({ head }) => ({ text: head, style: "bold" }))), ...cells.map(line)];
+  return [columns.map(({ head }): Cell => ({ text: head, style: "bold" })), ...cells].map((row) => [
+    line(row),
+  ]);
 }
 
-/** Narrows the widest column that can still shrink, until the table fits or no column can shrink. */
-function shrink(columns: readonly Column[], widths: number[], max: number): void {
+/** A row for a window that is too narrow for the columns: the first cell, then the others with their heads. */
+function paragraph(columns: readonly Column[], row: readonly Cell[], max: number, paint: Paint): string[] {
+  const [first, ...others] = row;
+  const lines = first === undefined || first.text === "" ? [] : [paint(first.style, cut(first.text, max))];
+  let taken = max;
+  for (const [i, { text, style }] of others.entries()) {
+    if (text === "") continue;
+    const head = columns[i + 1]?.head ?? "";
+    const shown = cut(text, max - width(head) - 3);
+    const piece = `  ${paint("bold", head)} ${paint(style, shown)}`;
+    const size = width(head) + width(shown) + 3;
+    if (taken + size > max) {
+      lines.push(piece);
+      taken = size;
+    } else {
+      lines.push(`${lines.pop() ?? ""}${piece}`);
+      taken += size;
+    }
+  }
+  return lines;
+}
+
+/** Narrows the widest column that can still shrink, until the table fits. Returns false if it cannot fit. */
+function shrink(columns: readonly Column[], widths: number[], max: number): boolean {
   let over = widths.reduce((sum, one) => sum + one, 2 * (columns.length - 1)) - max;
   while (over > 0) {
     let widest = -1;
@@ -80,10 +109,11 @@ function shrink(columns: readonly Column[], widths: number[], max: number): void
       if (min === undefined || (widths[i] ?? 0) <= min) continue;
       if (widest < 0 || (widths[i] ?? 0) > (widths[widest] ?? 0)) widest = i;
     }
-    if (widest < 0) return;
+    if (widest < 0) return false;
     widths[widest] = (widths[widest] ?? 0) - 1;
     over -= 1;
   }
+  return true;
 }
 
 /** Wraps a text between words into lines of at most `max` columns; `indent` precedes every line but the first. */

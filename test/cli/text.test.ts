@@ -83,7 +83,23 @@ describe("tables", () => {
       "a-very-long-name  12345  a note",
     ]);
     expect(tableLines(columns, rows, 22, plain)).toEqual(["Name         N  Note", "a-very…  12345  a note"]);
-    expect(tableLines(columns, rows, 5, plain)).toEqual(["Name      N  Note", "a-v…  12345  a n…"]);
+    expect(tableLines(columns, rows, 17, plain)).toEqual(["Name      N  Note", "a-v…  12345  a n…"]);
+  });
+
+  test("in a window that is too narrow for its columns, a row takes several lines", () => {
+    const columns = ["Name", "In", "Out", "Failed"].map((head) => ({ head, min: 4 }));
+    const rows = [
+      ["a-long-name-indeed", "1", "2,000", "30"],
+      ["b", "", "7", "a long reason, cut"],
+    ];
+    expect(tableLines(columns, rows, 17, plain)).toEqual([
+      "a-long-name-inde…",
+      "  In 1  Out 2,000",
+      "  Failed 30",
+      "b",
+      "  Out 7",
+      "  Failed a long …",
+    ]);
   });
 
   test("what is in a cell cannot leave it", () => {

@@ -7,7 +7,7 @@ import { show } from "../escape.ts";
 import { every } from "../every.ts";
 import { exit, UsageError } from "../failure.ts";
 import { Screen } from "../screen.ts";
-import { cut, pad, tableLines, width, type Cell, type Column } from "../table.ts";
+import { cut, pad, tableBlocks, width, type Cell, type Column } from "../table.ts";
 import { count, counted, duration, rate, readDuration, relative, time } from "../units.ts";
 import { listWorkers } from "../worker-list.ts";
 
@@ -134,8 +134,9 @@ export function lines(context: Context, view: View): string[] {
   const workers = workerLines(context, seen, columns);
   // the work specs get the space first; the workers keep their head and three lines
   const room = out.rows - head.length - bottom.length;
-  const forWorkers = Math.min(workers.length, Math.max(4, room - seen.tally.length - 3));
-  const specs = specLines(context, view, seen, columns, room - forWorkers - 1);
+  const specBlocks = specLines(context, view, seen, columns);
+  const forWorkers = Math.min(workers.flat().length, Math.max(4, room - specBlocks.flat().length - 2));
+  const specs = cropped(specBlocks, room - forWorkers - 1, "work specs");
   const filler = room - specs.length - forWorkers - 1;
   return [
     ...head,
@@ -184,8 +185,8 @@ function sorted(view: View, seen: Look): TallyRow[] {
   return [...seen.tally].sort((a, b) => rank[view.sort](b) - rank[view.sort](a));
 }
 
-function specLines({ out }: Context, view: View, seen: Look, columns: number, room: number): string[] {
-  if (seen.tally.length === 0) return ["There are no work specs in this namespace."];
+function specLines({ out }: Context, view: View, seen: Look, columns: number): string[][] {
+  if (seen.tally.length === 0) return [["There are no work specs in this namespace."]];
   const wide = columns >= 100;
   const heads: Column[] = [
     { head: "Work spec", min: 10 },
@@ -213,7 +214,7 @@ function specLines({ out }: Context, view: View, seen: Look, columns: number, ro
       ...(wide ? [bar(sums.finished + sums.failed, sums.total, Math.min(40, columns - 92))] : []),
     ];
   });
-  return cropped(tableLines(heads, rows, columns, out.paint), room, "work specs");
+  return tableBlocks(heads, rows, columns, out.paint);
 }
 
 function bar(done: number, total: number, size: number): string {
@@ -223,10 +224,10 @@ function bar(done: number, total: number, size: number): string {
   return `${"█".repeat(full)}${"░".repeat(Math.max(0, size - full))} ${pad(`${Math.floor(part * 100)} %`, 5, "right")}`;
 }
 
-function workerLines({ out }: Context, seen: Look, columns: number): string[] {
+function workerLines({ out }: Context, seen: Look, columns: number): string[][] {
   const { workers } = seen;
-  if (workers.length === 0) return ["No worker is active."];
-  return tableLines(
+  if (workers.length === 0) return [["No worker is active."]];
+  return tableBlocks(
     [
       { head: `${seen.moreWorkers ? "More than " : ""}${counted(workers.length, "worker")}`, min: 16 },
       { head: "Mode", min: 8 },
@@ -247,10 +248,12 @@ function workerLines({ out }: Context, seen: Look, columns: number): string[] {
 }
 
 /** The last visible line says how many are hidden. */
-function cropped(all: readonly string[], room: number, what: string): string[] {
-  if (all.length <= room) return [...all];
-  const shown = Math.max(0, room - 1);
-  return [...all.slice(0, shown), `… and ${count(all.length - shown)} more ${what}`];
+function cropped(all: readonly string[][], room: number, what: string): string[] {
+  if (all.flat().length <= room) return all.flat();
+  const lines: string[] = [];
+  let shown = 0;
+  for (; lines.length + (all[shown]?.length ?? room) < room; shown++) lines.push(...(all[shown] ?? []));
+  return [...lines, `… and ${count(all.length - shown)} more ${what}`];
 }
 
 function foot({ out }: Context, view: View, columns: number): string {
