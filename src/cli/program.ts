@@ -49,7 +49,9 @@ export async function runLine(session: Session, argv: readonly string[]): Promis
   let code: number = exit.done;
   const program = makeProgram(session, (answered) => (code = answered));
   try {
-    await program.parseAsync(askingForHelp(argv), { from: "user" });
+    const words = askingForHelp(argv);
+    refuseUnknownCommand(program, words);
+    await program.parseAsync(words, { from: "user" });
     return code;
   } catch (error) {
     // commander has already printed the message
@@ -65,6 +67,13 @@ function askingForHelp(argv: readonly string[]): string[] {
   if (word === "--help" || word === "-h") return ["--help"];
   // a word that is no command is refused: with --help, it would print the help of the program
   return findCommand(word) === undefined ? [word] : [word, "--help"];
+}
+
+/** Before the words after it are parsed: commander would take them for those of the program, and refuse them instead. */
+function refuseUnknownCommand(program: Command, words: readonly string[]): void {
+  const [word] = program.parseOptions([...words]).operands;
+  if (word !== undefined && word !== "help" && findCommand(word) === undefined)
+    throw new UsageError(`no such command ${word}${didYouMean(word, commandWords())}`);
 }
 
 function makeProgram(session: Session, onCode: (code: number) => void): Command {
@@ -88,10 +97,7 @@ function makeProgram(session: Session, onCode: (code: number) => void): Command 
     .configureHelp({ subcommandTerm: (command) => command.name(), formatHelp: commandsFirst })
     .addHelpText("after", examples)
     .addHelpCommand(helpCommand())
-    .argument("[command]")
-    .action(async (word: string | undefined) => {
-      if (word !== undefined)
-        throw new UsageError(`no such command ${word}${didYouMean(word, commandWords())}`);
+    .action(async () => {
       if (!(await dumpConfig(session, program, onCode))) onCode(await runWithoutCommand(session, program));
     });
   for (const option of globalOptions()) program.addOption(option);
@@ -170,6 +176,10 @@ async function fill(
     // the usage line of a command has its arguments and no aliases; the page of all commands has neither
     command.configureHelp({ commandUsage: usageOf });
     command.helpOption("-h, --help", "print this help");
+    const name = `coordinate ${entry.name}`;
+    command.showHelpAfterError(`See ${name} --help.`).configureOutput({
+      outputError: (text, write) => write(text.replace(/^error: /, `${name}: `)),
+    });
   }
   module.define(command);
   // an option that the command declares wins over the global one: its `--config` may mean another file

@@ -46,7 +46,8 @@ export default command<Options>({
       queue: options.queue ?? "jobs",
     });
     if (what === undefined) {
-      if (word === "run") throw new UsageError("job run: expected MODULE#EXPORT");
+      const missing = missingArgument[word];
+      if (missing !== undefined) throw new UsageError(`job ${word}: expected ${missing}`);
       return show(context, jobs, await found(word, jobs.load(word)));
     }
     if (word === "run") return run(context, jobs, what, options);
@@ -59,6 +60,12 @@ export default command<Options>({
     return cancelled ? exit.done : exit.nothing;
   },
 });
+
+const missingArgument: Readonly<Record<string, string>> = {
+  run: "MODULE#EXPORT",
+  wait: "the id or name of a job",
+  cancel: "the id or name of a job",
+};
 
 async function run(context: Context, jobs: Jobs, what: string, options: Options): Promise<number> {
   const at = what.lastIndexOf("#");
