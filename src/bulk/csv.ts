@@ -207,7 +207,10 @@ export function setNumber(unit: WorkUnitInput, target: NumberTarget, number: num
 function valueOf(text: string, type: ColumnType, column: string): unknown {
   const bad = (): never => {
     const shown = JSON.stringify(text.length > 40 ? `${text.slice(0, 40)}…` : text);
-    throw new CoordinateError("bad_data", `${column}: expected ${type}, got ${shown}`);
+    throw new CoordinateError(
+      "bad_data",
+      `${column}: expected ${type === "json" ? "JSON" : `a ${type}`}, got ${shown}`,
+    );
   };
   if (type === "text") return text;
   if (text.trim() === "") return null;

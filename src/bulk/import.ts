@@ -162,7 +162,8 @@ class Import {
     try {
       line = readWire(text, unlimited);
     } catch (error) {
-      throw new BulkError(`${where}: ${error instanceof Error ? error.message : String(error)}`);
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new BulkError(`${where}: ${this.#begun ? reason : "expected a file written by export"}`);
     }
     if (!isMapping(line)) throw new BulkError(`${where}: expected an object`);
     const { kind } = line;

@@ -266,7 +266,7 @@ describe("CSV", () => {
     const entries = await rows('name,n\na,1\n"b\nb",x\nc,2,3\nd,4\n', { mapping });
     expect(names(entries)).toEqual(["a", "d"]);
     expect(problems(entries)).toEqual([
-      '3: n: expected number, got "x"',
+      '3: n: expected a number, got "x"',
       "5: expected 2 columns as in the first record, got 3",
     ]);
   });

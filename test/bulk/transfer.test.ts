@@ -394,6 +394,7 @@ describe("export and import", () => {
   test.each([
     ["", "x.jsonl: the input is empty"],
     ['{"kind":"spec"}\n', "x.jsonl:1: expected a file written by export"],
+    ["a list of names\n", "x.jsonl:1: expected a file written by export"],
     ['{"kind":"export","version":9}\n', "x.jsonl:1: unknown version 9; expected 1"],
     ['{"kind":"export","version":1}\nnonsense\n', "x.jsonl:2: Bad argument JSON: is malformed"],
     ['{"kind":"export","version":1}\n[1]\n', "x.jsonl:2: expected an object"],
