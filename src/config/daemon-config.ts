@@ -177,34 +177,45 @@ function readDumpWord(word: string | undefined, flags: Flags): DumpWord {
   return found ?? "full";
 }
 
+/** A page of 80 columns. */
 export function help(): string {
-  const lines = Object.entries(table).map(([key, setting]) => {
+  const options = Object.entries(table).map(([key, setting]): [string, string] => {
     const words = { text: " TEXT", list: " TEXT", count: " N", number: " N", flag: "" };
-    const flag = flagOf(key) + words[setting.type];
     const values = setting.oneOf === undefined ? "" : ` (${setting.oneOf.join(", ")})`;
-    const otherwise =
-      setting.default === "" || setting.default === false ? "" : ` [${String(setting.default)}]`;
-    return `  ${flag.padEnd(34)} ${setting.help}${values}${otherwise}`;
+    const otherwise = String(setting.default);
+    const shown = otherwise === "" || otherwise === "false" ? "" : ` [${otherwise}]`;
+    return [flagOf(key) + words[setting.type], `${setting.help}${values}${shown}`];
   });
+  options.push(
+    ["--config FILE", "configuration file, YAML or JSON"],
+    [
+      "--dump-config [WHAT]",
+      "print the settings and exit: full, effective (only what differs from the defaults) or default",
+    ],
+    ["--help", "print this help and exit"],
+    ["-v, -q", "log more, or less"],
+    ["--host HOST, --port N", "options of the Python daemon: the same as --cborrpc HOST:PORT"],
+    ["--httpd HOST:PORT, --debug NAME", "options of the Python daemon: the same as --http and -v"],
+  );
   return `coordinated: serves work units to workers.
 
 Usage: coordinated [options], or: coordinate serve [options]
 
-Every option can also be set in the environment (--log-level is ${variableOf("logLevel")}) or below daemon: in a file
-(logLevel: info): the file of --config or COORDINATE_CONFIG, else ./coordinate.yaml, else coordinate/coordinate.yaml
-in the user's configuration directory. The command line overrides the environment, which overrides the file.
-Repeat an option to give a list; in the environment, separate values by commas. --no-NAME turns a flag off, as in --no-page.
+Every option can also be set in the environment (--log-level is
+${variableOf("logLevel")}) or below daemon: in a file (logLevel: info): the file of
+--config or COORDINATE_CONFIG, else ./coordinate.yaml, else
+coordinate/coordinate.yaml in the user's configuration directory. The command
+line overrides the environment, which overrides the file. Repeat an option to
+give a list; in the environment, separate values by commas. --no-NAME turns a
+flag off, as in --no-page.
 
 Options
-${lines.join("\n")}
-  --config FILE                      configuration file, YAML or JSON
-  --dump-config [WHAT]               print the settings and exit: full, effective (only what differs
-                                     from the defaults) or default
-  --help                             print this help and exit
-  -v, -q                             log more, or less
-  --host HOST, --port N              options of the Python daemon: the same as --cborrpc HOST:PORT
-  --httpd HOST:PORT, --debug NAME    options of the Python daemon: the same as --http and -v
+${options.map(([flag, text]) => `  ${flag.padEnd(33)}${wrapped(text, 44, 35)}`).join("\n")}
 
-Without tokens, the daemon serves only this machine. SIGTERM and SIGINT stop it after all requests are answered;
-a second signal stops it at once.`;
+Without tokens, the daemon serves only this machine. SIGTERM and SIGINT stop it
+after all requests are answered; a second signal stops it at once.`;
 }
+
+/** Broken between words into lines of at most `max` columns, all but the first indented. */
+const wrapped = (text: string, max: number, indent: number): string =>
+  `${text} `.replace(new RegExp(`(.{1,${max}}) `, "g"), `$1\n${" ".repeat(indent)}`).trimEnd();

@@ -10,6 +10,7 @@ import {
   defaultConfiguration,
   difference,
   dumpConfiguration,
+  help,
   isSecretKey,
   jobConfiguration,
   nearest,
@@ -198,6 +199,15 @@ describe("mistakes", () => {
 });
 
 describe("showing it", () => {
+  test("the help of the daemon fits a window of 80 columns", () => {
+    // the data directory is as long as the home directory
+    const lines = help()
+      .split("\n")
+      .filter((line) => !line.includes("[/"));
+    for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(80);
+    expect(help()).not.toContain("[]");
+  });
+
   const text =
     "client: {token: s3cret, namespace: shop}\ndb: {host: h, password: hunter2, url: 'postgres://u:pw@h/d'}\n";
 
