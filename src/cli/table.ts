@@ -34,7 +34,10 @@ export function cut(text: string, max: number): string {
   if (width(text) <= max) return text;
   if (max < 1) return "";
   const { index } = measure(text, { limit: max, ellipsis: "…", ellipsisWidth: 1 });
-  return `${text.slice(0, index)}…`;
+  // of letters that are not Latin, the library counts those before a Latin one too late
+  const kept = Array.from(text.slice(0, index));
+  while (width(kept.join("")) >= max) kept.pop();
+  return `${kept.join("")}…`;
 }
 
 export const pad = (text: string, to: number, align: "left" | "right" = "left"): string => {

@@ -65,6 +65,8 @@ describe("tables", () => {
     ["abcdef", 4, "abc…"],
     ["abc", 3, "abc"],
     ["測試測試", 5, "測試…"],
+    ["Привет, world", 9, "Привет, …"],
+    ["Error: host … did not answer", 20, "Error: host … did n…"],
     ["abc", 1, "…"],
     ["abc", 0, ""],
   ])("%s in %i columns is %s", (text, max, shown) => {
