@@ -30,6 +30,12 @@ export interface DataLimits {
   readonly maxDepth?: number;
 }
 
+/**
+ * A client puts at most so much data into one request, in characters of JSON or bytes of CBOR. As UTF-8 or base64 it is less than the
+ * 32 MiB that a daemon accepts.
+ */
+export const maxRequestLength = 8 * 1024 * 1024;
+
 export const defaultDataLimits = { maxBytes: 16 * 1024 * 1024, maxDepth: 512 } as const;
 
 const deepest = 1024;

@@ -1,9 +1,7 @@
 /** The items of one request: small enough that no request is long, large enough that the round trip does not matter. */
-import type { Data } from "../core/index.ts";
+import { maxRequestLength, type Data } from "../core/index.ts";
 
 const maxItems = 1000;
-/** Of data, in characters of JSON or bytes of CBOR. As UTF-8 or base64 it is less than the 32 MiB that a daemon accepts. */
-const maxLength = 8 * 1024 * 1024;
 
 export class Chunk<Item> {
   readonly items: Item[] = [];
@@ -12,7 +10,7 @@ export class Chunk<Item> {
   /** A first item always fits: longer data than that goes alone. */
   fits(data: Data | null | undefined): boolean {
     if (this.items.length === 0) return true;
-    return this.items.length < maxItems && this.#length + (data?.length ?? 0) <= maxLength;
+    return this.items.length < maxItems && this.#length + (data?.length ?? 0) <= maxRequestLength;
   }
 
   push(item: Item, data: Data | null | undefined): void {

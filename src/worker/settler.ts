@@ -12,6 +12,7 @@ import {
   CoordinateError,
   isCoordinateError,
   isRefusal,
+  maxRequestLength,
   nextTurn,
   type Asked,
   type AttemptChange,
@@ -24,6 +25,8 @@ import { messageOf } from "./traceback.ts";
 
 /** Most changes in one call. Larger batches delay other changes more than they save. */
 const largest = 1000;
+/** While more is not stored yet, no more work should be claimed. */
+const mostUnstored = { changes: 3 * largest, length: 8 * maxRequestLength } as const;
 /** While gathering, this many waiting requests are sent without waiting for more. */
 const enough = 32;
 /** Most pending calls. Two, so that one is on the network while the other is written to the store. */
@@ -31,7 +34,10 @@ const maxUnderWay = 2;
 /** After so many tries that end with `internal`, the changes of a call are sent separately; alone, a change is given up after about 10 s. */
 const internalTries = { together: 2, alone: 8 } as const;
 
-type Part = Asked<AttemptChange, AttemptChanged>;
+interface Part extends Asked<AttemptChange, AttemptChanged> {
+  /** Of the data and the log lines of all its changes. */
+  readonly length: number;
+}
 /** Called with the answers, or with null and the error. */
 type Done = (answers: AttemptChanged[] | null, error?: unknown) => void;
 
@@ -54,8 +60,9 @@ export class Settler {
   #waiting: Part[] = [];
   #scheduled = false;
   #underWay = 0;
-  /** Changes that are not stored yet. */
+  /** Changes that are not stored yet, and the length of their data. */
   #unstored = 0;
+  #unstoredLength = 0;
   #allStored: (() => void)[] = [];
   /** Attempts in pending calls. Another change of one of them waits for the answer, so that changes stay in order. */
   readonly #busy = new Set<string>();
@@ -76,6 +83,7 @@ export class Settler {
       const refuse: (error: unknown) => void = reject;
       this.#take({
         items: changes,
+        length: lengthOf(changes),
         resolve(answers) {
           done(answers);
           resolve(answers);
@@ -90,11 +98,13 @@ export class Settler {
 
   /** Like `settle`, without a promise: only `done` is called. */
   post(changes: readonly AttemptChange[], done: Done): void {
-    this.#take({ items: changes, resolve: done, reject: (error) => done(null, error) });
+    const length = lengthOf(changes);
+    this.#take({ items: changes, length, resolve: done, reject: (error) => done(null, error) });
   }
 
   #take(part: Part): void {
     this.#unstored += part.items.length;
+    this.#unstoredLength += part.length;
     this.#waiting.push(part);
     if (this.#gathering?.isOn() === true && this.#waiting.length < enough) this.#gather(this.#gathering);
     else this.#gathered();
@@ -117,7 +127,7 @@ export class Settler {
 
   /** Whether so many changes are not stored yet that no more work should be claimed. */
   get isBehind(): boolean {
-    return this.#unstored > 3 * largest;
+    return this.#unstored > mostUnstored.changes || this.#unstoredLength > mostUnstored.length;
   }
 
   /** Resolves when every change has been answered. */
@@ -153,14 +163,20 @@ export class Settler {
     const taken: Part[] = [];
     const left: Part[] = [];
     let size = 0;
+    let length = 0;
+    let isFull = false;
     for (const part of this.#waiting) {
-      const fits = taken.length === 0 || size + part.items.length <= largest;
-      if (!fits || part.items.some(({ attempt }) => this.#busy.has(attempt))) {
+      const isBusy = part.items.some(({ attempt }) => this.#busy.has(attempt));
+      const fits = size + part.items.length <= largest && length + part.length <= maxRequestLength;
+      // a part that fits into no call goes alone; the parts after it wait, because they may change the same attempts
+      isFull ||= !isBusy && !fits && taken.length > 0;
+      if (isBusy || isFull) {
         left.push(part);
         continue;
       }
       taken.push(part);
       size += part.items.length;
+      length += part.length;
     }
     this.#waiting = left;
     if (taken.length === 0) return;
@@ -170,6 +186,7 @@ export class Settler {
       this.#ask(changes, taken.length > 1 && changes.length === size ? "together" : "alone");
     void askTogether(taken, ask, mayBeOfItem).finally(() => {
       this.#underWay--;
+      this.#unstoredLength -= length;
       for (const { items } of taken) {
         this.#unstored -= items.length;
         for (const { attempt } of items) this.#busy.delete(attempt);
@@ -202,6 +219,15 @@ export class Settler {
 }
 
 const nothing = (): void => undefined;
+
+function lengthOf(changes: readonly AttemptChange[]): number {
+  let length = 0;
+  for (const { data, log } of changes) {
+    length += data?.length ?? 0;
+    if (log !== undefined) for (const { text } of log.lines) length += text.length;
+  }
+  return length;
+}
 
 /** Whether the error may be due to one of the changes. */
 const mayBeOfItem = (error: unknown): boolean => isRefusal(error) || isCoordinateError(error, "internal");

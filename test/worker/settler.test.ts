@@ -2,12 +2,14 @@
 import { expect, test } from "vitest";
 import {
   CoordinateError,
+  encodeData,
   ManualClock,
   nextTurn,
   seededRandom,
   type AttemptChange,
   type AttemptChanged,
   type Coordinate,
+  type Data,
 } from "../../src/core/index.ts";
 import { silentLogger } from "../../src/worker/log.ts";
 import { Outage } from "../../src/worker/outage.ts";
@@ -110,4 +112,72 @@ test("what comes while a call is under way is gathered as well, and many are eno
   const names = Array.from({ length: 31 }, (_, n) => `n${n}`);
   await Promise.all([second, ...names.map((name) => settle(name))]);
   expect(calls).toEqual([["a"], ["b", ...names]]);
+});
+
+/** A settler without gathering, and the changes of each call; calls wait until `answer` is called. */
+function sending(): { settler: Settler; calls: (readonly AttemptChange[])[]; answer: () => void } {
+  const calls: (readonly AttemptChange[])[] = [];
+  let answer: () => void = () => undefined;
+  const answered = new Promise<void>((resolve) => (answer = resolve));
+  const settleAttempts: Coordinate["settleAttempts"] = async (_ns, changes) => {
+    calls.push(changes);
+    await answered;
+    return changes.map(answerOf);
+  };
+  const outage = new Outage(new ManualClock(), seededRandom(1), silentLogger);
+  return { settler: new Settler({ settleAttempts } as Coordinate, "", outage), calls, answer };
+}
+
+const mebibyte = 1024 * 1024;
+const dataOf = (mebibytes: number): Data =>
+  encodeData({ x: "y".repeat(mebibytes * mebibyte - `{"x":""}`.length) });
+const lengthsOf = (calls: readonly (readonly AttemptChange[])[]): number[] =>
+  calls.map((changes) => changes.reduce((sum, { data }) => sum + (data?.length ?? 0), 0) / mebibyte);
+
+test("large results go in calls of at most 8 MiB, unless a single one is larger", async () => {
+  const { settler, calls, answer } = sending();
+  const data = [dataOf(3), dataOf(3), dataOf(3), dataOf(9), dataOf(1)];
+  const all = data.map((data, n) => settler.settle([{ attempt: `a${n}`, action: "finish", data }]));
+  answer();
+  await Promise.all(all);
+  expect(lengthsOf(calls)).toEqual([6, 3, 9, 1]);
+});
+
+test("log lines count as well", async () => {
+  const { settler, calls, answer } = sending();
+  const log = { first: 1, lines: [{ text: "z".repeat(5 * mebibyte) }] };
+  const all = ["a", "b"].map((attempt) => settler.settle([{ attempt, action: "finish", log }]));
+  answer();
+  await Promise.all(all);
+  expect(calls.map((changes) => changes.length)).toEqual([1, 1]);
+});
+
+test("a change that does not fit is not overtaken by a later one of the same attempt", async () => {
+  const { settler, calls, answer } = sending();
+  const all = [
+    settler.settle([{ attempt: "a", action: "finish", data: dataOf(6) }]),
+    settler.settle([{ attempt: "b", action: "renew", data: dataOf(6) }]),
+    settler.settle([{ attempt: "b", action: "finish" }]),
+  ];
+  answer();
+  await Promise.all(all);
+  expect(calls.map((changes) => changes.map(({ attempt, action }) => `${attempt} ${action}`))).toEqual([
+    ["a finish"],
+    ["b renew", "b finish"],
+  ]);
+});
+
+test("no work is claimed while 64 MiB of results are not stored", async () => {
+  const { settler, answer } = sending();
+  const data = dataOf(8);
+  const all = Array.from({ length: 8 }, (_, n) =>
+    settler.settle([{ attempt: `a${n}`, action: "finish", data }]),
+  );
+  expect(settler.isBehind).toBe(false);
+  all.push(settler.settle([{ attempt: "last", action: "finish", data }]));
+  expect(settler.isBehind).toBe(true);
+  answer();
+  await Promise.all(all);
+  await settler.idle();
+  expect(settler.isBehind).toBe(false);
 });
