@@ -3,8 +3,11 @@
  * hold only units that begin soon, or other workers are idle while it holds the work.
  *
  * A claim that was full and settled quickly doubles the next one. A claim whose units did not all begin soon enough shrinks the next
- * one in proportion. Both thresholds are fractions of `holdMs`. Reads no clock: times are arguments.
+ * one in proportion. Both thresholds are fractions of `holdMs`. Claims do not grow beyond the data of one request. Reads no clock: times
+ * are arguments.
  */
+import { maxRequestLength } from "../core/index.ts";
+
 export interface Pace {
   /** A claim that is settled within this time makes the next one larger. */
   readonly quickMs: number;
@@ -28,6 +31,8 @@ const memoryMs = 10_000;
 
 interface SpecSize {
   size: number;
+  /** A claim does not grow beyond this: so many units like the last ones fit into a request. Free slots may ask for more. */
+  most: number;
   atLeast: number;
   seenAt: number;
 }
@@ -60,9 +65,11 @@ export class ClaimSizes {
     return Math.min(this.#max, Math.max(1, free, wanted));
   }
 
-  /** Records a claim of this work spec. */
-  claimed(spec: string, atLeast: number, now: number): void {
-    const known = this.#specs.get(spec) ?? { size: this.#first, atLeast, seenAt: now };
+  /** Records a claim of this work spec: of so many units, with data of this length. */
+  claimed(spec: string, atLeast: number, now: number, count: number, length: number): void {
+    const known = this.#specs.get(spec) ?? { size: this.#first, most: Infinity, atLeast, seenAt: now };
+    known.most = Math.max(1, Math.floor((maxRequestLength * count) / length));
+    known.size = Math.min(known.size, known.most);
     known.atLeast = atLeast;
     known.seenAt = now;
     this.#specs.set(spec, known);
@@ -80,6 +87,6 @@ export class ClaimSizes {
   settled(spec: string, count: number, full: boolean, ms: number): void {
     const known = this.#specs.get(spec);
     if (known !== undefined && full && ms < this.#pace.quickMs)
-      known.size = Math.min(this.#max, Math.max(known.size, count) * 2);
+      known.size = Math.min(this.#max, known.most, Math.max(known.size, count) * 2);
   }
 }

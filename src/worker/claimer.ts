@@ -508,7 +508,8 @@ export class Claimer<Run extends Runnable> {
     };
     const lifetimeMs = first.expirationTime - first.startTime;
     const opened = await open(rows, spec, settled);
-    source.sizes.claimed(spec.name, opened.atLeast ?? 0, claimedAt);
+    const length = rows.reduce((sum, { data }) => sum + (data?.length ?? 0), 0);
+    source.sizes.claimed(spec.name, opened.atLeast ?? 0, claimedAt, rows.length, length);
     source.plenty = full;
     source.lastRuns = opened.runs.length;
     this.#adaptDepth(source, rows.length);

@@ -241,6 +241,17 @@ describe("claims", () => {
       assert.ok(size >= (sizes[i - 1] ?? 0) && size <= 2 * (sizes[i - 1] ?? 100), sizes.join());
   });
 
+  it("do not grow beyond 8 MiB of data", async () => {
+    const t = bench();
+    const seen = claims(t);
+    const text = "x".repeat(64 * 1024 - `{"text":""}`.length);
+    await add(t, { name: "s" });
+    await t.ns.workSpec("s").addWorkUnits(numbered(700).map((name) => [name, { text }] as const));
+    const worker = t.start({ ahead: false, tasks: { s: () => ({}) } }, seen.over);
+    await until("all are finished", () => worker.counts.finished === 700);
+    assert.equal(Math.max(...seen.asked), 128);
+  });
+
   it("many idle slots are one open request", async () => {
     const t = bench();
     await add(t, { name: "s" });
