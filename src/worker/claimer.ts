@@ -62,8 +62,8 @@ export interface ClaimSetting<Run extends Runnable> {
   readonly working: () => readonly string[];
   /** Whether too many settlements are not stored yet. No work is requested while this is true. */
   readonly isBehind: () => boolean;
-  /** Called when an answer with attempts arrives. */
-  readonly onClaimed: (rows: readonly AttemptRow[]) => void;
+  /** Called when an answer with attempts arrives. `sent` is absent if an earlier request, with the same id, may have claimed them. */
+  readonly onClaimed: (rows: readonly AttemptRow[], sent?: number) => void;
   /** Finds the task and prepares the runs. Must call `settled` when the last attempt is settled. */
   readonly open: (
     rows: readonly AttemptRow[],
@@ -455,8 +455,10 @@ export class Claimer<Run extends Runnable> {
     waitMs: number,
     signal: AbortSignal | null,
   ): Promise<readonly AttemptRow[]> {
-    const { verbs, ns, outage, request } = this.#setting;
-    const requestId = unanswered.shift() ?? `${this.#nonce}-${this.#requests++}`;
+    const { verbs, ns, outage, request, clock, onClaimed } = this.#setting;
+    const repeated = unanswered.shift();
+    const requestId = repeated ?? `${this.#nonce}-${this.#requests++}`;
+    const sent = repeated === undefined ? clock.now() : undefined;
     const ask: AttemptRequest = {
       ...request,
       worker,
@@ -471,6 +473,7 @@ export class Claimer<Run extends Runnable> {
         const call = outage.began();
         const rows = await verbs.requestAttempts(ns, ask);
         outage.answered(call);
+        if (rows.length > 0) onClaimed(rows, sent);
         return rows;
       } catch (error) {
         outage.failed("claim", error);
@@ -491,10 +494,9 @@ export class Claimer<Run extends Runnable> {
   }
 
   async #receive(source: Source<Run>, rows: readonly AttemptRow[], number: number): Promise<void> {
-    const { clock, open, onClaimed, release, alarms } = this.#setting;
+    const { clock, open, release, alarms } = this.#setting;
     const [first] = rows;
     if (first === undefined) return;
-    onClaimed(rows);
     const spec = await this.#specOf(first.workSpec, source.runtime);
     if (spec === null || this.#stopped || this.#setting.working().length === 0) return release(rows);
     const full = rows.length >= Math.min(number, spec.maxGetwork > 0 ? spec.maxGetwork : Infinity);

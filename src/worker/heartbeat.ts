@@ -104,9 +104,10 @@ export class Heartbeat {
       mode: modeOf(slot),
     }));
     const call = outage.began();
+    const sent = clock.now();
     const rows = await verbs.updateWorkers(ns, [own, ...children]);
     const now = clock.now();
-    for (const row of rows) if (row.name === name) serverTime.sample(row.lastUpdate, now);
+    for (const row of rows) if (row.name === name) serverTime.sample(row.lastUpdate, now, sent);
     outage.answered(call);
     return rows;
   }

@@ -23,18 +23,21 @@ export const renewTime = ({ expiration, lifetimeMs }: Lease): number => expirati
 
 /**
  * An estimate of the coordinator's clock. Leases are in the coordinator's time, which may differ from local time by minutes. Every
- * answer was sent before it was received, so the largest difference seen is the most accurate; only the last answers count, because
- * clocks drift.
+ * answer was made before it was received, so the largest difference seen is the most accurate; only the last answers count, because
+ * clocks drift. It was also made after its request was sent: no difference can be larger than that. One that is was measured before
+ * a clock was set.
  */
 export class ServerTime {
   readonly #differences: number[] = [];
   #at = 0;
   #offset = 0;
 
-  /** Records the coordinator's time `server` from an answer received at `local`. */
-  sample(server: number, local: number): void {
-    this.#differences[this.#at] = server - local;
+  /** Records the coordinator's time `server` from an answer. `sent` is absent if an earlier request may have led to it. */
+  sample(server: number, received: number, sent = -Infinity): void {
+    this.#differences[this.#at] = server - received;
     this.#at = (this.#at + 1) % samples;
+    const most = server - sent;
+    this.#differences.forEach((one, i) => (this.#differences[i] = Math.min(one, most)));
     this.#offset = Math.max(...this.#differences);
   }
 

@@ -153,11 +153,11 @@ export class Worker extends EventEmitter<WorkerEvents> {
       },
       working: () => this.#working,
       isBehind: () => settler.isBehind,
-      onClaimed: (rows) => {
+      onClaimed: (rows, sent) => {
         this.#counts.claimed += rows.length;
         this.#counts.claims++;
         const [first] = rows;
-        if (first !== undefined) serverTime.sample(first.startTime, clock.now());
+        if (first !== undefined) serverTime.sample(first.startTime, clock.now(), sent);
       },
       open: (rows, spec, settled) => this.#open(rows, spec, settled),
       release: (rows) => this.#release(rows),

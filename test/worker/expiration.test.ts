@@ -341,32 +341,55 @@ describe("progress", () => {
   });
 });
 
+/** A worker whose clock is the engine's clock plus an offset, and the context of its task once it runs. */
+async function besideClock(t: Bench, clock: { offset: number }): Promise<{ begun: Promise<BulkContext> }> {
+  await t.ns.setWorkSpec({ name: "s", runtime: "node" });
+  const begun = gate<BulkContext>();
+  const task = (_: readonly Attempt[], context: BulkContext): Promise<void> => {
+    begun.open(context);
+    return new Promise(() => undefined);
+  };
+  t.start({
+    clock: {
+      now: () => t.clock.now() + clock.offset,
+      waitUntil: (time: number, signal?: AbortSignal) => t.clock.waitUntil(time - clock.offset, signal),
+    },
+    lifetimeMs: minute,
+    tasks: { s: bulk(task) },
+  });
+  return { begun: begun.promise };
+}
+
+/** The task of a lease of a minute is told after half of it, and its time is up after three quarters. */
+async function hasItsTime(t: Bench, { signal }: BulkContext): Promise<void> {
+  await t.advance(30 * second - 1);
+  assert.equal(signal.aborted, false);
+  await t.advance(1);
+  assert.equal(signal.aborted, true);
+  await t.advance(15 * second - 1);
+  assert.equal(await t.status("s", "u"), "pending");
+  await t.advance(1);
+  await turns();
+  assert.equal(await t.status("s", "u"), "failed");
+}
+
 describe("a coordinator whose clock differs", () => {
   for (const offset of [-10 * minute, 10 * minute])
     it(`by ${offset / minute} minutes makes no difference to the points`, async () => {
       const t = bench();
-      // the worker's clock is the engine's clock plus an offset
-      const clock = {
-        now: () => t.clock.now() + offset,
-        waitUntil: (time: number, signal?: AbortSignal) => t.clock.waitUntil(time - offset, signal),
-      };
-      await t.ns.setWorkSpec({ name: "s", runtime: "node" });
+      const { begun } = await besideClock(t, { offset });
       await t.ns.workSpec("s").addWorkUnits([["u"]]);
-      const begun = gate<BulkContext>();
-      const task = (_: readonly Attempt[], context: BulkContext): Promise<void> => {
-        begun.open(context);
-        return new Promise(() => undefined);
-      };
-      t.start({ clock, lifetimeMs: minute, tasks: { s: bulk(task) } });
-      const context = await begun.promise;
-      await t.advance(30 * second - 1);
-      assert.equal(context.signal.aborted, false);
-      await t.advance(1);
-      assert.equal(context.signal.aborted, true);
-      await t.advance(15 * second - 1);
-      assert.equal(await t.status("s", "u"), "pending");
-      await t.advance(1);
-      await turns();
-      assert.equal(await t.status("s", "u"), "failed");
+      await hasItsTime(t, await begun);
     });
+
+  it("because the worker's clock was set forward: the next check-in tells the worker", async () => {
+    const t = bench();
+    const clock = { offset: 0 };
+    const { begun } = await besideClock(t, clock);
+    await turns();
+    clock.offset = 10 * minute;
+    for (let s = 0; s < 15; s++) await t.advance(second);
+    await t.ns.workSpec("s").addWorkUnits([["u"]]);
+    await hasItsTime(t, await begun);
+  });
 });
