@@ -26,6 +26,15 @@ export function alarm(clock: Clock, time: number, ring: () => void): () => void 
   return () => cancel.abort("cancelled");
 }
 
+/** Waits until `work` has ended, at most `ms`. Returns whether it has. Never rejects. */
+export async function endsWithin(clock: Clock, ms: number, work: Promise<unknown>): Promise<boolean> {
+  const ended = new AbortController();
+  const end = (): void => ended.abort();
+  work.then(end, end);
+  await clock.waitUntil(clock.now() + ms, ended.signal);
+  return ended.signal.aborted;
+}
+
 /** A number from 0 (inclusive) to 1 (exclusive), as Math.random gives. */
 export type Random = () => number;
 

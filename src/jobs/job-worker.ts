@@ -8,7 +8,14 @@
  * `InProcessRunner`.
  */
 import type { KeyLike } from "node:crypto";
-import { CoordinateError, encodeData, isCoordinateError, type Clock, type ErrorCode } from "../core/index.ts";
+import {
+  CoordinateError,
+  encodeData,
+  endsWithin,
+  isCoordinateError,
+  type Clock,
+  type ErrorCode,
+} from "../core/index.ts";
 import type { Attempt, Namespace } from "../objects/index.ts";
 import { environment, whyUnstorable, Worker, type Logger, type UnitContext } from "../worker/index.ts";
 import { isSigned, type Action } from "./action.ts";
@@ -63,6 +70,8 @@ const holdMs = 80;
 const gatherMs = 10;
 /** How long a halted worker waits for the outcomes of its jobs to be stored, after their processes have ended. */
 const storeTimeoutMs = 5000;
+/** How long a worker or a pool that has ended waits for its last requests: the coordinator may not answer. */
+export const lastRequestsMs = 2000;
 /** How many ids of halted jobs are kept that do not run here: one of these jobs may be claimed and come next. */
 const maxHalted = 100;
 
@@ -188,7 +197,7 @@ export class JobWorker {
 
   /** Resolves when the worker has stopped, on request or after its only job (`onetime`). Rejects when the coordinator refuses it. */
   async run(): Promise<void> {
-    const { runner, dataLoop } = this.#setting;
+    const { runner, dataLoop, clock } = this.#setting;
     try {
       await runner.ready(this.#stopping.signal);
       if (!this.isStopping) await this.#worker.run();
@@ -198,7 +207,7 @@ export class JobWorker {
     } finally {
       this.#stopping.abort();
       await runner.close();
-      if (this.#isRegistered) await this.#sayHalted();
+      if (this.#isRegistered) await endsWithin(clock, lastRequestsMs, this.#sayHalted());
       dataLoop.tell("W", this.name, { state: "HALTED", pid: 0, current_job: "" });
       // a worker that was stopped before it began never starts: end the wait for it
       this.#begun();

@@ -3,12 +3,12 @@
  * publishes what they report. The pool ignores workers that it did not start.
  */
 import { hostname, availableParallelism } from "node:os";
-import { CoordinateError, type Clock } from "../core/index.ts";
+import { CoordinateError, endsWithin, type Clock } from "../core/index.ts";
 import type { Namespace } from "../objects/index.ts";
 import { Actions } from "./actions.ts";
 import { DataLoop } from "./data-loop.ts";
 import { EventLog, type JobEvent } from "./events.ts";
-import { JobWorker } from "./job-worker.ts";
+import { JobWorker, lastRequestsMs } from "./job-worker.ts";
 import {
   checkKnown,
   readWorkerOptions,
@@ -147,19 +147,22 @@ export class JobPool {
       await worker.stop();
       await ended;
     });
-    const done = new AbortController();
-    const all = Promise.all(ends).finally(() => done.abort());
-    await this.#clock.waitUntil(this.#clock.now() + timeoutMs, done.signal);
-    if (!done.signal.aborted) this.#haltAll("the pool was stopped");
+    const all = Promise.all(ends);
+    if (!(await endsWithin(this.#clock, timeoutMs, all))) this.#haltAll("the pool was stopped");
     await all;
-    await this.#loops;
-    await this.#dataLoop.drained();
-    // stop even if the daemon cannot be reached
-    await this.#checkIn(false).catch((error: unknown) => {
-      this.#settings.log.warn({ pool: this.name, err: error }, "could not report that the pool has stopped");
-    });
+    // stop even if the coordinator does not answer
+    await endsWithin(this.#clock, lastRequestsMs, Promise.all([this.#loops, this.#dataLoop.drained()]));
+    await endsWithin(this.#clock, lastRequestsMs, this.#sayStopped());
     this.#events.end();
     this.#ended();
+  }
+
+  async #sayStopped(): Promise<void> {
+    try {
+      await this.#checkIn(false);
+    } catch (error) {
+      this.#settings.log.warn({ pool: this.name, err: error }, "could not report that the pool has stopped");
+    }
   }
 
   #haltAll(reason: string): void {

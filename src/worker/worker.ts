@@ -5,7 +5,13 @@
  * The path of a unit: claimer -> claim -> slot -> run -> task -> settler.
  */
 import { EventEmitter } from "node:events";
-import { CoordinateError, describeValue, type AttemptRow, type DesiredState } from "../core/index.ts";
+import {
+  CoordinateError,
+  describeValue,
+  endsWithin,
+  type AttemptRow,
+  type DesiredState,
+} from "../core/index.ts";
 import type { Namespace } from "../objects/index.ts";
 import { Alarms } from "./alarms.ts";
 import { CancelWatch } from "./cancel-watch.ts";
@@ -213,7 +219,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     signal?.addEventListener("abort", onAbort, { once: true });
     if (signal?.aborted === true) onAbort();
     try {
-      await this.#heartbeat.begin(this.#stopping.signal);
+      await Promise.race([this.#heartbeat.begin(this.#stopping.signal), this.#abandoned]);
       await this.#work();
       if (this.#coordinatorClosed)
         throw new CoordinateError("closed", "before the worker had stopped; stop the worker first");
@@ -273,7 +279,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     const reason = new Stop("worker stopped");
     const given = Promise.all(this.#slots.map((slot) => slot.abandon(reason)));
     this.#settler.abandon();
-    await this.#within(finalSendTimeoutMs, given);
+    await this.#sent(given);
     await this.#closeRuntimes(0);
   }
 
@@ -303,7 +309,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
     this.#claimer.stop();
     const stored = this.#claimer.drained().then(() => this.#settler.idle());
     await Promise.race([stored, this.#abandoned]);
-    if (this.#isAbandoned()) await this.#within(finalSendTimeoutMs, this.#settler.idle());
+    if (this.#isAbandoned()) await this.#sent(this.#settler.idle());
     else {
       const left = this.#stopTime + this.#graceMs - this.#settings.clock.now();
       await this.#closeRuntimes(Math.max(0, Math.min(left, this.#graceMs)));
@@ -311,10 +317,9 @@ export class Worker extends EventEmitter<WorkerEvents> {
     this.#ended.abort();
     await Promise.race([beating, this.#abandoned]);
     // without an answer, a check-in takes minutes
-    if (this.#isAbandoned()) await this.#within(finalSendTimeoutMs, beating);
+    if (this.#isAbandoned()) await this.#sent(beating);
     if (!this.#coordinatorClosed)
-      await this.#within(
-        finalSendTimeoutMs,
+      await this.#sent(
         this.#heartbeat.end().catch((error: unknown) => {
           log.warn({ worker: name, err: error }, "could not report that the worker has stopped");
         }),
@@ -328,6 +333,11 @@ export class Worker extends EventEmitter<WorkerEvents> {
     return this.#state === "abandoned";
   }
 
+  /** Waits until the last requests are answered, but not for long. */
+  async #sent(requests: Promise<unknown>): Promise<void> {
+    await endsWithin(this.#settings.clock, finalSendTimeoutMs, requests);
+  }
+
   #closed = false;
 
   async #closeRuntimes(graceMs: number): Promise<void> {
@@ -338,14 +348,6 @@ export class Worker extends EventEmitter<WorkerEvents> {
     for (const closed of closes)
       if (closed.status === "rejected")
         log.error({ err: closed.reason as unknown }, "a runtime did not close");
-  }
-
-  /** Waits for the promise, at most `ms`. */
-  async #within(ms: number, work: Promise<unknown>): Promise<void> {
-    const { clock } = this.#settings;
-    const done = new AbortController();
-    void work.finally(() => done.abort());
-    await clock.waitUntil(clock.now() + ms, done.signal);
   }
 
   /** Finds the task of the claimed attempts and prepares their runs. */

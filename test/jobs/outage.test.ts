@@ -50,15 +50,15 @@ test("a job goes on when a renewal of its lease is late", async () => {
   await running;
 });
 
-test("a hard stop gives up outcomes that cannot be stored", { timeout: 60 * second }, async () => {
-  const { clock, verbs, outage } = bench();
+/** A hard stop ends while a job runs and the coordinator is as `begin` makes it. */
+async function stopsHard(clock: ManualClock, verbs: Coordinate, begin: () => void): Promise<void> {
   const jobs = openJobs(verbs, { namespace: "n", clock });
   const pool = await jobs.startPool({ ...quick, workers_nr_max: 1 });
   const job = await jobs.schedule({ ...fn, export: "sleep" }, { args: [60 * second] });
   const [worker] = pool.workers.values();
   await until("it runs", () => worker!.currentJob === job.id);
   const { pid } = worker!;
-  outage.isOn = true;
+  begin();
   const stopped: boolean[] = [];
   void pool.stop({ graceful: false }).then(() => stopped.push(true));
   await until("it has stopped", async () => {
@@ -67,4 +67,23 @@ test("a hard stop gives up outcomes that cannot be stored", { timeout: 60 * seco
     return stopped.length > 0;
   });
   expect(isAlive(pid)).toBe(false);
+}
+
+test("a hard stop gives up outcomes that cannot be stored", { timeout: 60 * second }, async () => {
+  const { clock, verbs, outage } = bench();
+  await stopsHard(clock, verbs, () => (outage.isOn = true));
+});
+
+test("a hard stop does not wait for requests that are not answered", { timeout: 60 * second }, async () => {
+  const { clock, verbs } = bench();
+  let isSilent = false;
+  const silent = new Proxy(verbs, {
+    get: (target, key) => {
+      const verb: unknown = Reflect.get(target, key);
+      if (typeof verb !== "function") return verb;
+      return (...args: unknown[]): unknown =>
+        isSilent ? new Promise(() => undefined) : Reflect.apply(verb, target, args);
+    },
+  });
+  await stopsHard(clock, silent, () => (isSilent = true));
 });

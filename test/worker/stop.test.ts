@@ -247,6 +247,21 @@ describe("stop", () => {
     silent.open();
   });
 
+  it("a second time does not wait for the first check-in", async () => {
+    const t = bench();
+    const silent = gate();
+    const over = wrapped(t.coordinate, {
+      updateWorkers: async (...args) => {
+        await silent.promise;
+        return t.coordinate.updateWorkers(...args);
+      },
+    });
+    const worker = t.start({ tasks: { s: () => undefined } }, over);
+    await turns();
+    await stopsTwice(t, worker);
+    silent.open();
+  });
+
   it("a second time does not wait for an outcome that cannot be stored, when all tasks have ended", async () => {
     const t = bench();
     const silent = gate();
