@@ -34,7 +34,8 @@ export async function withNames<Answer>(
   try {
     return await work();
   } finally {
-    await verbs.unlock(ns, { owner, paths });
+    // the jobs are stored, or refused: an outage now must not hide that, and the lock ends by itself
+    await verbs.unlock(ns, { owner, paths }).catch(() => undefined);
   }
 }
 

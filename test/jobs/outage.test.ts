@@ -87,3 +87,11 @@ test("a hard stop does not wait for requests that are not answered", { timeout: 
   });
   await stopsHard(clock, silent, () => (isSilent = true));
 });
+
+test("a job with a name is scheduled although the lock of the name cannot be released", async () => {
+  const { clock, verbs } = bench();
+  const unlock: Coordinate["unlock"] = () => Promise.reject(new CoordinateError("unknown_outcome"));
+  const jobs = openJobs(override(verbs, { unlock }), { namespace: "n", clock });
+  const job = await jobs.schedule(fn, { name: "once" });
+  expect((await jobs.load("once")).id).toBe(job.id);
+});
