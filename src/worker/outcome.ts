@@ -94,9 +94,9 @@ export function isDecision<Name extends keyof Decisions>(
  * cannot be stored is an error of the task and fails the unit.
  */
 export async function settleReturned(attempt: Attempt, value: unknown): Promise<void> {
-  if (value instanceof Error) return settleEach([attempt], () => settleThrown(attempt, value));
   try {
-    if (value === undefined || value === null) await attempt.finish();
+    if (value instanceof Error) await settleThrown(attempt, value);
+    else if (value === undefined || value === null) await attempt.finish();
     else if (typeof value === "object" && !Array.isArray(value)) await attempt.finish(value);
     else {
       const what = Array.isArray(value) ? "an array" : `a ${typeof value}`;
