@@ -24,6 +24,7 @@ export * from "./data.ts";
 export * from "./dependency.ts";
 export * from "./engine.ts";
 export * from "./errors.ts";
+export * from "./escape-line.ts";
 export * from "./lanes.ts";
 export * from "./failure.ts";
 export * from "./generating.ts";

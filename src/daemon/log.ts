@@ -1,5 +1,6 @@
 /** Logs with pino: JSON, or lines for people. Logs have names, ids and counts, but never data or secrets. */
 import { pino, type Logger } from "pino";
+import { escapeLine } from "../core/index.ts";
 
 export type { Logger } from "pino";
 
@@ -9,9 +10,6 @@ export function makeLog(level: string, format: string): Logger {
   return pino(options, { write: (line: string) => void process.stderr.write(readable(line)) });
 }
 
-/** Control and invisible characters and direction marks: callers may put them into names and paths, to deceive who reads the log. */
-const unsafe = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
-
 /** A line as pino writes it, for people. */
 export function readable(line: string): string {
   const { time, level, msg, ...rest } = JSON.parse(line) as Record<string, unknown>;
@@ -20,5 +18,5 @@ export function readable(line: string): string {
     ([key, value]) => ` ${key}=${typeof value === "string" ? value : JSON.stringify(value)}`,
   );
   const text = `${String(time).slice(11, 23)} ${name.padEnd(5)} ${String(msg)}${fields.join("")}`;
-  return `${text.replace(unsafe, (one) => `\\u{${one.codePointAt(0)?.toString(16) ?? ""}}`)}\n`;
+  return `${escapeLine(text)}\n`;
 }

@@ -1,7 +1,7 @@
 /** The options of a job worker, in a pool or single. All of them are checked before anything is started. */
 import type { KeyLike } from "node:crypto";
 import { statSync } from "node:fs";
-import { CoordinateError } from "../core/index.ts";
+import { CoordinateError, escapeLine } from "../core/index.ts";
 import { stderrLogger, type Logger } from "../worker/index.ts";
 import { defaultTimeoutMs } from "./worker-record.ts";
 
@@ -93,7 +93,7 @@ export function readWorkerOptions(options: JobWorkerOptions): JobWorkerSettings 
     inlineHeapMb: span("inlineHeapMb", options.inlineHeapMb, 256, 16),
     execArgv: options.execArgv,
     env: options.env,
-    show: showout ? print : () => undefined,
+    show: showout ? (text) => print(text.split("\n").map(escapeLine).join("\n")) : () => undefined,
     log: options.log ?? stderrLogger,
     program: options.program,
   };

@@ -1,6 +1,6 @@
 /** Loggers of workers and tasks. A pino logger fits the interface. */
 import { inspect } from "node:util";
-import type { Clock } from "../core/index.ts";
+import { escapeLine, type Clock } from "../core/index.ts";
 import type { Attempt } from "../objects/index.ts";
 
 export interface Log {
@@ -58,14 +58,14 @@ export function loggerTo(
   };
 }
 
-/** Writes one line per call: level, message, and the details as JSON. */
+/** Writes one line per call: level, message, and the details as JSON, with control characters escaped. */
 export function linesLogger(
   write: (line: string) => void,
   levels: readonly Level[] = ["debug", "info", "warn", "error"],
   base: object = {},
 ): Logger {
   return loggerTo((level, text, details) => {
-    if (levels.includes(level)) write(`${level}: ${withDetails(text, details)}\n`);
+    if (levels.includes(level)) write(`${level}: ${escapeLine(withDetails(text, details))}\n`);
   }, base);
 }
 

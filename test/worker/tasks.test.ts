@@ -263,6 +263,18 @@ describe("what a task is given", () => {
     assert.match(lines[1] ?? "", /^warn: round .*Circular/);
     assert.equal(lines.length, 2);
   });
+
+  it("no text can change the terminal, or look like another line", () => {
+    const lines: string[] = [];
+    const log = linesLogger((line) => lines.push(line));
+    log.warn({ unit: "a\u009b2J\u202e", error: "b\u001bc" }, "\u001b[2Jsaid\tthis\nerror: that");
+    assert.deepEqual(lines, [
+      String.raw`warn: \u{1b}[2Jsaid` +
+        "\t" +
+        String.raw`this\u{a}error: that {"unit":"a\u{9b}2J\u{202e}","error":"b\u001bc"}` +
+        "\n",
+    ]);
+  });
 });
 
 describe("attempts that a task leaves open", () => {
