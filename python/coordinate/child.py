@@ -23,7 +23,8 @@ import socket
 import threading
 import time
 import traceback
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Set
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, NoReturn, Optional, Set, Tuple
 
 from . import data as codec
 from .channel import Channel, Ended, Head, Pieces
@@ -47,8 +48,12 @@ def leave(code: int) -> NoReturn:
 class Child(Port):
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
+        #: Guards the messages below. Tasks may ask from threads, even after they have returned: one thread at a time reads, for all.
+        self.turn = threading.Condition()
+        self.reader: Optional[int] = None
         self.refs = 0
-        self.asking = threading.RLock()
+        self.answers: Dict[int, Head] = {}
+        self.runs: Deque[Tuple[Head, Pieces]] = deque()
         self.current: Optional[WorkUnit] = None
         self.terminate: Optional[Callable[..., Any]] = None
         self.tasks: Dict[str, Any] = {}
@@ -62,7 +67,8 @@ class Child(Port):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
             try:
-                head, data = self.channel.receive()
+                self.read_until(lambda: bool(self.runs))
+                head, data = self.runs.popleft()
                 if head["kind"] == "start":
                     self.start(head)
                 elif head["kind"] == "run":
@@ -125,8 +131,7 @@ class Child(Port):
 
     def run_each(self, units: List[WorkUnit], function: Callable[[WorkUnit], Any], expects_result: bool) -> None:
         for unit in units:
-            while self.channel.has_message():
-                self.hear(*self.channel.receive())
+            self.read_waiting()
             if unit._attempt in self.skipped:
                 self.skipped.discard(unit._attempt)
                 continue
@@ -145,10 +150,40 @@ class Child(Port):
 
         return call
 
-    def hear(self, head: Head, _: Pieces) -> None:
-        """Handles messages that arrive while a batch runs: released units are not started."""
-        if head["kind"] == "skip":
-            self.skipped.update(head["attempts"])
+    def read_until(self, found: Callable[[], bool]) -> None:
+        """Reads messages, or waits while another thread does, until the caller has what it waits for."""
+        own = threading.get_ident()
+        while True:
+            with self.turn:
+                # the handler of a signal may ask while its own thread is reading
+                while not found() and self.reader not in (None, own):
+                    self.turn.wait()
+                if found():
+                    return
+                before, self.reader = self.reader, own
+            try:
+                self.hear(*self.channel.receive())
+            finally:
+                with self.turn:
+                    self.reader = before
+                    self.turn.notify_all()
+
+    def read_waiting(self) -> None:
+        """Reads messages that have arrived while a batch runs."""
+        with self.turn:
+            while self.reader is None and self.channel.has_message():
+                self.hear(*self.channel.receive())
+
+    def hear(self, head: Head, data: Pieces) -> None:
+        with self.turn:
+            if head["kind"] == "skip":
+                # released units are not started
+                self.skipped.update(head["attempts"])
+            elif head["kind"] == "answer":
+                self.answers[head["ref"]] = head
+            else:
+                self.runs.append((head, data))
+            self.turn.notify_all()
 
     # ---- what units want done
 
@@ -179,16 +214,12 @@ class Child(Port):
         return self.specs[unit.work_spec_name]
 
     def ask(self, head: Head, data: Pieces) -> None:
-        with self.asking:
+        with self.turn:
             self.refs += 1
-            head["ref"] = self.refs
-            self.channel.send(head, data)
-            while True:
-                answer, pieces = self.channel.receive()
-                if answer["kind"] == "answer" and answer["ref"] == head["ref"]:
-                    break
-                self.hear(answer, pieces)
-        error = answer.get("error")
+            ref = head["ref"] = self.refs
+        self.channel.send(head, data)
+        self.read_until(lambda: ref in self.answers)
+        error = self.answers.pop(ref).get("error")
         if error is None:
             return
         if error["code"] in ("lost_lease", "not_pending", "gone", "no_such_attempt"):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 from . import child as child_program
 from . import data as codec
 from .channel import Channel, Ended, Head, Pieces
-from .errors import CoordinateError, ProgrammerError
+from .errors import CoordinateError, LostLease, ProgrammerError
 from .arguments import Change
 from .handles import Attempt, Sync
 from .log_lines import LogLines
@@ -302,8 +302,11 @@ class ThreadSlot(Slot, Port):
 
     def _held(self, unit: WorkUnit) -> Tuple[Batch, Held]:
         batch = self._batch
-        assert batch is not None
-        return batch, batch.held[unit._attempt]
+        held = None if batch is None else batch.held.get(unit._attempt)
+        if batch is None or held is None:
+            # a thread that goes on after its task has returned
+            raise LostLease("%s: already settled" % unit.key)
+        return batch, held
 
     def end(self, unit: WorkUnit, action: str, data: Optional[bytes], delay: float = 0) -> None:
         batch, held = self._held(unit)
@@ -321,7 +324,10 @@ class ThreadSlot(Slot, Port):
         self.report_held(self._held(unit)[1], done, note)
 
     def log(self, unit: WorkUnit, text: str, level: str) -> None:
-        self._held(unit)[1].log.add(text, level)
+        try:
+            self._held(unit)[1].log.add(text, level)
+        except LostLease:
+            pass  # the unit has ended, and its log with it
 
     def spec(self, unit: WorkUnit) -> Dict[Any, Any]:
         return self._held(unit)[0].spec
@@ -409,8 +415,11 @@ class ProcessSlot(Slot):
             if own is not None and head["level"] != "debug":
                 own.log.add(head["text"], head["level"])
             return
-        held = batch.held[head["attempt"]]
-        if kind == "lines":
+        held = batch.held.get(head["attempt"])
+        if held is None:
+            # a thread that goes on after its task has returned: the unit has ended
+            self._reply(head, {"code": "not_pending", "value": head["attempt"]})
+        elif kind == "lines":
             for line in head["lines"]:
                 held.log.add(line["text"], line["level"], line["time"] / 1000)
         elif kind == "begin":
@@ -424,7 +433,6 @@ class ProcessSlot(Slot):
 
     def _answer(self, held: Held, head: Head, data: Optional[bytes]) -> None:
         """The job waits for this."""
-        assert self._channel is not None
         error = None
         try:
             if "done" in head:
@@ -436,7 +444,12 @@ class ProcessSlot(Slot):
                 self.renew_held(held, head["lifetimeMs"] / 1000, data)
         except CoordinateError as refused:
             error = {"code": refused.code, "value": refused.value}
-        self._channel.send({"kind": "answer", "ref": head["ref"], "error": error})
+        self._reply(head, error)
+
+    def _reply(self, head: Head, error: Optional[Dict[str, Any]]) -> None:
+        assert self._channel is not None
+        if head.get("ref", 0) != 0:
+            self._channel.send({"kind": "answer", "ref": head["ref"], "error": error})
 
     def _after_death(self, batch: Batch) -> None:
         text = self._reap()

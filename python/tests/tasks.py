@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import coordinate
@@ -127,6 +128,23 @@ def writes(unit):
     unit.log("hm", level="warn")
     wait_for_file(unit)
     unit.log("end")
+
+
+@worker.task("lingers")
+def lingers(unit):
+    """Leaves a thread behind that goes on as if the unit were still its own."""
+
+    def go_on():
+        try:
+            for row in range(100):
+                unit.log("row %d" % row)
+                unit.progress(row=row)
+        except coordinate.LostLease:
+            time.sleep(0.01)
+            unit.log("too late")
+
+    threading.Thread(target=go_on, daemon=True).start()
+    time.sleep(0.01)
 
 
 @worker.task("unstorable")

@@ -105,6 +105,11 @@ class TestTasks:
         unit = ns.work_spec("oversteps").work_unit("a")
         assert (unit.status, unit.data) == ("finished", {"refused": "too_large"})
 
+    def test_a_thread_that_outlives_its_task_harms_no_other_unit(self, ns, burst):
+        spec = add(ns, "lingers", ["u%02d" % i for i in range(40)])
+        counts = burst(concurrency=1)
+        assert spec.counts()["finished"] == counts.finished == 40
+
     def test_retry(self, ns, burst):
         again = add(ns, "again", ["a"])
         raises = add(ns, "raises", ["a"], max_retries=2, retry={"attempts": 3, "backoff": {"kind": "fixed", "delay": 0.05}})
