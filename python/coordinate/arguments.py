@@ -18,7 +18,7 @@ NewUnits = Union[Mapping[str, Optional[Mapping[str, Any]]], Iterable[NewUnit]]
 
 KEEP: Any = object()
 
-#: The most items of a request, and the most characters of their data. A daemon accepts 32 MiB.
+#: The most items of a request, and the most characters of their data and log lines. A daemon accepts 32 MiB.
 _ITEMS = 1000
 _LENGTH = 16 * 1024 * 1024
 
@@ -138,6 +138,7 @@ def in_batches(bodies: Iterable[Dict[str, Any]]) -> Iterator[List[Dict[str, Any]
     for body in bodies:
         data = body.get("data")
         own = 0 if data is None else len(data) if isinstance(data, str) else len(dump_json(data))
+        own += sum(len(line["text"]) for line in body.get("log", {}).get("lines", ()))
         if batch and length + own > _LENGTH:
             yield batch
             batch, length = [], 0

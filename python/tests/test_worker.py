@@ -472,6 +472,12 @@ def test_a_stop_at_any_moment_leaves_nothing_pending(daemon, ns):
         assert spec.counts()["pending"] == 0, turn
 
 
+def test_log_lines_count_for_the_length_of_a_request():
+    log = {"first": 1, "lines": [{"text": "x" * 65536, "level": "info", "time": 1}]}
+    bodies = [coordinate.arguments.Change("a%d" % n, "finish", log=log).body() for n in range(600)]
+    assert [len(batch) for batch in coordinate.arguments.in_batches(bodies)] == [256, 256, 88]
+
+
 class Refusing:
     """Answers the next requests of a verb with errors, instead of the daemon."""
 
