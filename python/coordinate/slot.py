@@ -116,7 +116,7 @@ class Slot(threading.Thread):
                 run.done(len(attempts), time.monotonic() - start)
         except BaseException as error:
             self.failure = error
-            run.stop()
+            run.end()
 
     def prepare(self) -> None:
         """Called before the first claim."""

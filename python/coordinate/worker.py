@@ -14,6 +14,7 @@ request; the keeper renews leases, ends what takes too long, and gives back unit
 """
 
 import logging
+import math
 import os
 import platform
 import queue
@@ -50,6 +51,8 @@ UNSTORABLE = ("bad_data", "bad_argument", "too_large")
 _OUTCOMES = ("finish", "fail", "retry", "error")
 #: After so many tries that end with `internal`, changes are sent one by one; alone, a change is given up after about 10 s.
 _INTERNAL_TRIES, _INTERNAL_TRIES_ALONE = 2, 8
+#: How long a worker that was told to stop at once waits for requests that are not answered, and every worker for its last one, in seconds.
+_LAST_SECONDS = 5.0
 
 
 class Task(NamedTuple):
@@ -194,9 +197,8 @@ class Settler(threading.Thread):
             return self._outstanding == 0
 
     def close(self) -> None:
-        """Waits until all settlements are stored."""
+        """Its thread ends when all settlements are stored."""
         self._queue.put(None)
-        self.join()
 
     def run(self) -> None:
         closing = False
@@ -276,6 +278,39 @@ class Settling:
         return self.answer
 
 
+class Heart(threading.Thread):
+    """Checks in and out, sends log lines and reads work specs: a daemon that is slow to answer delays no lease and no stop."""
+
+    def __init__(self, run: "Run") -> None:
+        super().__init__(name="coordinate-heart", daemon=True)
+        self._run = run
+        self._ended = threading.Event()
+        self.failure: Optional[BaseException] = None
+
+    def close(self) -> None:
+        self._ended.set()
+
+    def run(self) -> None:
+        try:
+            self._beat()
+        except BaseException as error:
+            self.failure = error
+            self._run.end()
+
+    def _beat(self) -> None:
+        run = self._run
+        steps = [(run.worker.heartbeat, run.check_in), (1.0, run.send_logs), (5.0, run.read_specs)]
+        due = [time.monotonic() + seconds for seconds, _ in steps]
+        while not self._ended.wait(0.2):
+            for number, (seconds, step) in enumerate(steps):
+                now = time.monotonic()
+                if now >= due[number] and not self._ended.is_set():
+                    due[number] = now + seconds
+                    run.tolerant(step)
+        # after the last check-in, which would undo it
+        run.tolerant(run.check_out)
+
+
 class CancelWatch(threading.Thread):
     """Watches units that run long: the worker drops a cancelled or deleted unit now, not when its lease is renewed."""
 
@@ -337,6 +372,8 @@ class Run:
         self.concurrency = worker.concurrency or os.cpu_count() or 1
         self.stopping = threading.Event()
         self.given_up = False
+        self._forced_at = math.inf
+        self._stop_was_called = False
         self.settler = Settler(self)
         self.claiming = threading.Lock()
         self.poll: Optional[Cancel] = None
@@ -361,8 +398,9 @@ class Run:
             self._restore(restore)
             raise
         self.settler.start()
-        watch = CancelWatch(self)
+        watch, heart = CancelWatch(self), Heart(self)
         watch.start()
+        heart.start()
         logger.info("%s started: %d %s", self.name, self.concurrency, "processes" if self.worker.processes else "threads")
         try:
             for slot in self.slots:
@@ -372,18 +410,21 @@ class Run:
             self.stopping.set()
             for slot in self.slots:
                 if not slot.abandoned:
-                    slot.join()
+                    self._join(slot)
             self.settler.close()
+            self._join(self.settler)
             watch.close()
+            heart.close()
             for slot in self.slots:
                 slot.close()
-            self._check_out()
+            heart.join(_LAST_SECONDS)
             self.client.close()
             self._restore(restore)
             logger.info("%s stopped: %r", self.name, self.worker.counts)
-        for slot in self.slots:
-            if slot.failure is not None:
-                raise slot.failure
+        for failure in [heart.failure, *(slot.failure for slot in self.slots)]:
+            # threads that were not waited for may have failed because what they use was closed
+            if failure is not None and not self._is_forced():
+                raise failure
 
     def _enter(self, slots: List[Slot]) -> None:
         """The first check-in. Waits for a daemon that does not serve yet, except with `burst`."""
@@ -408,10 +449,24 @@ class Run:
 
     def stop(self) -> None:
         """The first call lets tasks finish, a second one ends them."""
-        if self.stopping.is_set():
+        if self._stop_was_called:
             self.given_up = True
+            self._forced_at = min(self._forced_at, time.monotonic() + _LAST_SECONDS)
+        self._stop_was_called = True
+        self.end()
+
+    def end(self) -> None:
+        """Claims no more, and lets tasks finish."""
         self.stopping.set()
         self._end_poll()
+
+    def _join(self, thread: threading.Thread) -> None:
+        while thread.is_alive() and not self._is_forced():
+            thread.join(0.1)
+
+    def _is_forced(self) -> bool:
+        """It was told to stop at once, and has waited for what is not answered."""
+        return time.monotonic() >= self._forced_at
 
     def _end_poll(self) -> None:
         poll = self.poll
@@ -426,32 +481,20 @@ class Run:
         }
 
     def _keep(self) -> None:
-        """Until all slots have ended: leases, check-ins, work specs."""
-        next_heartbeat = time.monotonic() + self.worker.heartbeat
-        next_specs = time.monotonic() + 5
-        next_logs = time.monotonic() + 1
+        """Until all slots have ended: leases and time limits. Sends nothing itself."""
         grace_until: Optional[float] = None
-        while any(slot.is_alive() and not slot.abandoned for slot in self.slots):
+        while any(slot.is_alive() and not slot.abandoned for slot in self.slots) and not self._is_forced():
             now = time.monotonic()
             if self.stopping.is_set() and grace_until is None:
                 grace_until = now + self.worker.grace
             ended = self.given_up or (grace_until is not None and now >= grace_until)
             for slot in self.slots:
                 slot.keep(now, ended)
-            if now >= next_heartbeat:
-                next_heartbeat = now + self.worker.heartbeat
-                self._tolerant(self.check_in)
-            if now >= next_logs:
-                next_logs = now + 1
-                self._tolerant(self.send_logs)
-            if now >= next_specs and not self.stopping.is_set():
-                next_specs = now + 5
-                self._tolerant(self.read_specs)
             self.stopping.wait(0.05 if self.stopping.is_set() else 0.2)
             if self.stopping.is_set():
                 time.sleep(0.05)
 
-    def _tolerant(self, step: Callable[[], None]) -> None:
+    def tolerant(self, step: Callable[[], None]) -> None:
         try:
             step()
         except CoordinateError as error:
@@ -487,15 +530,11 @@ class Run:
             self._end_poll()
         if desired == "terminate" and not self._meant_before and not self.stopping.is_set():
             logger.info("%s: asked to terminate", self.name)
-            self.stop()
+            self.end()
 
-    def _check_out(self) -> None:
+    def check_out(self) -> None:
         names = [self.name] + [slot.worker_name for slot in self.slots]
-        self._tolerant(lambda: self._ignore(self.namespace.update_workers([{"name": n, "active": False} for n in names])))
-
-    @staticmethod
-    def _ignore(_: object) -> None:
-        return None
+        self.namespace.update_workers([{"name": name, "active": False} for name in names])
 
     # ---- work specs
 

@@ -440,6 +440,18 @@ class TestProgram:
         assert spec.work_unit("a").status == "available"
         assert len(ns.worker("next").request_attempts()) == 1, "the only try is used up"
 
+    def test_a_signal_lets_tasks_finish_also_after_an_operator_stopped_it(self, ns, program, kind, tmp_path):
+        file = tmp_path / "f"
+        spec = add(ns, "slow", [("a", {"file": str(file), "seconds": 4})])
+        worker = program(kind)
+        until("it began", file.exists)
+        [state] = [each for each in ns.workers(active=True) if each.data]
+        ns.worker(state.name).update(desired="terminate")
+        until("it stops", lambda: "asked to terminate" in worker.output)
+        worker.process.terminate()
+        assert worker.end() == 0
+        assert spec.work_unit("a").status == "finished"
+
     def test_an_operator_stops_it(self, ns, program, kind):
         worker = program(kind)
         [state, *_] = until("it checks in", lambda: [each for each in ns.workers(active=True) if each.data])
@@ -589,6 +601,31 @@ def test_a_daemon_that_serves_later_is_waited_for(ns, tmp_path):
         assert not thread.is_alive()
     finally:
         later.stop()
+
+
+@pytest.mark.one_backend
+def test_a_daemon_that_is_silent_delays_no_stop(tmp_path):
+    """A process that was stopped takes requests, and answers none."""
+    silent = open_daemon("sqlite")
+    file = tmp_path / "f"
+    with coordinate.connect(silent.url) as client:
+        ns = client.namespace("silent")
+        add(ns, "slow", [("a", {"file": str(file)})])
+        worker = Program(silent, ns)
+        try:
+            until("it began", file.exists)
+            pid = int(until("the pid", file.read_text).split()[1])
+            silent.process.send_signal(signal.SIGSTOP)
+            time.sleep(2)  # now a check-in is under way
+            worker.process.terminate()
+            until("its task is ended after the grace time of 5 s", lambda: not alive(pid), 20)
+            worker.process.terminate()
+            worker.end(20)
+        finally:
+            worker.process.kill()
+            worker.end()
+            silent.process.send_signal(signal.SIGCONT)
+            silent.stop()
 
 
 @pytest.mark.one_backend
