@@ -101,6 +101,13 @@ export interface AttemptChange {
   recordTaken?: boolean;
 }
 
+/** The length of the data and the log lines, which make a request long. */
+export function lengthOfChange({ data, log }: AttemptChange): number {
+  let length = data?.length ?? 0;
+  if (log !== undefined) for (const { text } of log.lines) length += text.length;
+  return length;
+}
+
 export interface NextTry {
   /** From now. */
   delayMs: number;

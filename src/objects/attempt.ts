@@ -3,6 +3,7 @@ import {
   CoordinateError,
   dataWith,
   decodeData,
+  lengthOfChange,
   lineText,
   parseAttemptId,
   throwChanged,
@@ -307,7 +308,7 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
   }
 
   /**
-   * Settles many attempts with the same action, in one request per namespace and 1,000 attempts or 8 MiB of data. The attempts
+   * Settles many attempts with the same action, in one request per namespace and 1,000 attempts or 8 MiB of data and logs. The attempts
    * are independent: returns one answer per attempt, in order, with `error` set for refused ones, and does not throw for them.
    */
   static async settleAll(
@@ -348,13 +349,13 @@ export class Attempt<Given extends object = DataObject, Result extends object = 
       const { verbs, ns } = attempt.#scope;
       const byNamespace = filling.get(verbs) ?? new Map<string, Chunk<number>>();
       filling.set(verbs, byNamespace);
-      const data = changes[place]?.data;
+      const length = lengthOfChange(changes[place]!);
       let chunk = byNamespace.get(ns);
-      if (chunk?.fits(data) !== true) {
+      if (chunk?.fits(length) !== true) {
         byNamespace.set(ns, (chunk = new Chunk()));
         found.push({ verbs, ns, chunk });
       }
-      chunk.push(place, data);
+      chunk.push(place, length);
     });
     return found;
   }

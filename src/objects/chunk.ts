@@ -1,5 +1,5 @@
 /** The items of one request: small enough that no request is long, large enough that the round trip does not matter. */
-import { maxRequestLength, type Data } from "../core/index.ts";
+import { maxRequestLength } from "../core/index.ts";
 
 const maxItems = 1000;
 
@@ -7,15 +7,15 @@ export class Chunk<Item> {
   readonly items: Item[] = [];
   #length = 0;
 
-  /** A first item always fits: longer data than that goes alone. */
-  fits(data: Data | null | undefined): boolean {
+  /** Whether an item with data of this length fits. The first always does: longer data goes alone. */
+  fits(length: number): boolean {
     if (this.items.length === 0) return true;
-    return this.items.length < maxItems && this.#length + (data?.length ?? 0) <= maxRequestLength;
+    return this.items.length < maxItems && this.#length + length <= maxRequestLength;
   }
 
-  push(item: Item, data: Data | null | undefined): void {
+  push(item: Item, length: number): void {
     this.items.push(item);
-    this.#length += data?.length ?? 0;
+    this.#length += length;
   }
 
   get isFull(): boolean {

@@ -233,11 +233,12 @@ export class WorkSpec<Data extends object = object, Result extends object = Data
       if (this.#schema !== undefined)
         await (isPair(unit) ? this.#check(unit[0], unit[1]) : this.#check(unit.name, unit.data));
       const input = readNew(unit);
-      if (!chunk.fits(input.data)) {
+      const length = input.data?.length ?? 0;
+      if (!chunk.fits(length)) {
         yield chunk.items;
         chunk = new Chunk();
       }
-      chunk.push(input, input.data);
+      chunk.push(input, length);
       if (!chunk.isFull) continue;
       // before the next unit is read: a slow input must not delay those that it has given
       yield chunk.items;

@@ -12,6 +12,7 @@ import {
   CoordinateError,
   isCoordinateError,
   isRefusal,
+  lengthOfChange,
   maxRequestLength,
   nextTurn,
   type Asked,
@@ -220,14 +221,8 @@ export class Settler {
 
 const nothing = (): void => undefined;
 
-function lengthOf(changes: readonly AttemptChange[]): number {
-  let length = 0;
-  for (const { data, log } of changes) {
-    length += data?.length ?? 0;
-    if (log !== undefined) for (const { text } of log.lines) length += text.length;
-  }
-  return length;
-}
+const lengthOf = (changes: readonly AttemptChange[]): number =>
+  changes.reduce((sum, change) => sum + lengthOfChange(change), 0);
 
 /** Whether the error may be due to one of the changes. */
 const mayBeOfItem = (error: unknown): boolean => isRefusal(error) || isCoordinateError(error, "internal");

@@ -237,6 +237,13 @@ describe("settleAll", () => {
     expect(calls).toEqual(["settleAttempts", "settleAttempts", "settleAttempts"]);
   });
 
+  test("cuts by the length of the logs, too", async () => {
+    const { attempts, calls } = await claimed(150);
+    for (const attempt of attempts) for (let i = 0; i < 16; i++) attempt.log("x".repeat(4096));
+    await Attempt.settleAll(attempts, "finish");
+    expect(calls).toEqual(["settleAttempts", "settleAttempts"]);
+  });
+
   test("answers each by itself and does not throw", async () => {
     const { attempts, spec } = await claimed(3);
     await attempts[0]!.fail();
