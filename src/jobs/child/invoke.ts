@@ -52,15 +52,27 @@ function current(request: RunRequest, { signal, onProgress }: InvokeContext): Cu
 const longest = 16 * 1024;
 const maxFrames = 20;
 
-/** The error of a job, from any thrown value. The traceback of an Error has its stack and those of its causes. */
+const unreadable = "the function threw an error that cannot be read";
+
+/** The error of a job, from any thrown value. Never throws, although a thrown value may have getters that do. */
 function jobError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobError {
+  try {
+    return readError(thrown, phase);
+  } catch {
+    return { message: unreadable, traceback: unreadable, phase };
+  }
+}
+
+/** The traceback of an Error has its stack and those of its causes. */
+function readError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobError {
   const plain = thrown instanceof LoadError || thrown instanceof NotJsonError;
-  const message = thrown instanceof Error ? thrown.message : `${typeof thrown} thrown: ${show(thrown)}`;
-  const frames = thrown instanceof Error && !plain ? framesOf(thrown.stack ?? "") : [];
+  const message =
+    thrown instanceof Error ? String(thrown.message) : `${typeof thrown} thrown: ${show(thrown)}`;
+  const frames = thrown instanceof Error && !plain ? framesOf(stackOf(thrown)) : [];
   return {
     message: cut(message === "" ? "error without a message" : message),
     traceback: cut(plain ? message : tracebackOf(thrown)),
-    type: thrown instanceof Error ? thrown.name : typeof thrown,
+    type: thrown instanceof Error ? String(thrown.name) : typeof thrown,
     phase,
     ...(frames.length > 0 && { frames }),
   };
@@ -71,13 +83,15 @@ function tracebackOf(thrown: unknown): string {
   const seen = new Set<unknown>();
   for (let at: unknown = thrown; at !== undefined && !seen.has(at) && seen.size < 10;) {
     seen.add(at);
-    lines.push(
-      (lines.length === 0 ? "" : "caused by: ") + (at instanceof Error ? (at.stack ?? String(at)) : show(at)),
-    );
+    lines.push((lines.length === 0 ? "" : "caused by: ") + (at instanceof Error ? stackOf(at) : show(at)));
     at = at instanceof Error ? at.cause : undefined;
   }
   return lines.join("\n");
 }
+
+/** A program may give an error any stack, or none. */
+const stackOf = (error: Error): string =>
+  typeof error.stack === "string" && error.stack !== "" ? error.stack : String(error);
 
 /** "    at name (file:line:column)" or "    at file:line:column". */
 function framesOf(stack: string): JobErrorFrame[] {
