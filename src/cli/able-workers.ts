@@ -1,7 +1,8 @@
 /** Finds the active workers that could claim units of a work spec, from the requests that each worker reports in its record. */
 import {
-  decodeData,
-  isWorkerLabel,
+  processesOf,
+  requestsOf,
+  workerRules,
   type Coordinate,
   type Exclusion,
   type Explained,
@@ -32,15 +33,6 @@ export interface AbleWorkers {
   /** Why the other workers cannot, grouped by reason. */
   unable: Inability[];
 }
-
-/** The scheduler's exclusion rules that concern the requesting worker and not the work spec, in the scheduler's order. */
-const workerRules: readonly string[] = [
-  "other_work_spec",
-  "other_runtime",
-  "no_task",
-  "needs_memory",
-  "needs_labels",
-];
 
 /** Returns a lookup for any work spec of the namespace. Calls `explain` of the scheduler once for each distinct request. */
 export async function ableWorkers(
@@ -81,7 +73,7 @@ function whyNot(
   answer: (ask: ScheduleRequest) => Explained | undefined,
 ): Pick<Inability, "reason" | "rule"> {
   if (asks === null) return allowed;
-  const rank = (one: Explained | undefined): number => workerRules.indexOf(one?.excluded ?? "");
+  const rank = (one: Explained | undefined): number => workerRules.indexOf(one?.excluded ?? null);
   const answers = asks.map(answer);
   if (answers.length === 0) return { reason: "it claims no work", rule: null };
   if (answers.some((one) => rank(one) < 0)) return allowed;
@@ -95,45 +87,10 @@ const allRuntimes = (asks: readonly ScheduleRequest[]): ScheduleRequest => ({
   runtimes: [...new Set(asks.flatMap(({ runtimes = [] }) => runtimes))],
 });
 
-/** Leaves out slots and children whose parent reports its requests: they send the same requests. */
-export function processesOf(workers: readonly WorkerRow[]): WorkerRow[] {
-  const telling = new Set(workers.filter(({ data }) => data !== null).map(({ name }) => name));
-  return workers.filter(({ parent }) => parent === null || !telling.has(parent));
-}
-
 const askersOf = (workers: readonly WorkerRow[]): WorkerProcess[] =>
-  processesOf(workers).map((row) => ({ name: row.name, away: awayOf(row), asks: asksOf(row) }));
+  processesOf(workers).map((row) => ({ name: row.name, away: awayOf(row), asks: requestsOf(row) }));
 
 function awayOf({ desired, mode }: WorkerRow): string {
   if (desired !== "run") return `told to ${desired}`;
   return /^(idle|terminat|stop|drain)/i.test(mode) ? `in mode ${show(mode)}` : "";
-}
-
-/** Our workers report `asks`. A Python worker reports its free memory instead, and requests work specs without a runtime. */
-function asksOf({ data }: WorkerRow): ScheduleRequest[] | null {
-  if (data === null) return null;
-  const report: Readonly<Record<string, unknown>> = decodeData(data);
-  if (Array.isArray(report.asks)) return report.asks.map(readAsk);
-  if (!Array.isArray(report.memory)) return null;
-  const free = Number(report.memory[1]) / 1024 ** 3;
-  return [{ runtimes: [""], labels: [], ...(free > 0 && { availableGb: Math.round(free * 10) / 10 }) }];
-}
-
-/** A worker record is arbitrary client data: values of the wrong type are dropped. */
-function readAsk(given: unknown): ScheduleRequest {
-  const ask = (typeof given === "object" && given !== null ? given : {}) as Readonly<Record<string, unknown>>;
-  const texts = (value: unknown): string[] | undefined =>
-    Array.isArray(value) ? value.filter((one) => typeof one === "string") : undefined;
-  const runtimes = texts(ask.runtimes);
-  const workSpecs = texts(ask.workSpecs);
-  const tasks = texts(ask.tasks);
-  const { availableGb } = ask;
-  return {
-    ...(runtimes !== undefined && { runtimes }),
-    ...(workSpecs !== undefined && { workSpecs }),
-    ...(tasks !== undefined && { tasks }),
-    labels: (texts(ask.labels) ?? []).filter(isWorkerLabel),
-    ...(ask.modules === true && { modules: true }),
-    ...(typeof availableGb === "number" && availableGb > 0 && { availableGb }),
-  };
 }

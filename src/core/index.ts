@@ -63,4 +63,5 @@ export * from "./work-spec.ts";
 export * from "./work-unit.ts";
 export * from "./worker.ts";
 export * from "./worker-labels.ts";
+export * from "./worker-requests.ts";
 export * from "./working-set.ts";

@@ -3,11 +3,16 @@
  * by itself is `critical`; one that an operator should know of is a `warning`. Each has a cause with its evidence.
  */
 import {
+  explainChoice,
   isTripped,
+  processesOf,
+  requestsOf,
   unmetRequirement,
+  workerRules,
   type AttemptRow,
   type Explained,
   type FailureRow,
+  type ScheduleRequest,
   type Tally,
   type WorkerRow,
   type WorkSpecMeta,
@@ -30,12 +35,25 @@ export interface SpecLook {
 
 export interface Around {
   readonly now: number;
-  /** Active workers; undefined before they were read. */
-  readonly workers: readonly WorkerRow[] | undefined;
-  /** The runtimes that workers request; null when a request names no runtime, or no worker reports its requests. */
-  readonly runtimes: ReadonlySet<string> | null;
-  /** The labels of each request of the workers; null when no worker reports its requests. */
-  readonly labels: readonly (readonly string[])[] | null;
+  /** Active worker processes; undefined before they were read. */
+  readonly workers: number | undefined;
+  /** How many of them claim units: the others were asked to drain or to stop. */
+  readonly claiming: number;
+  /** What those request, each request once; null when one of them does not report its requests. */
+  readonly requests: readonly ScheduleRequest[] | null;
+}
+
+export function aroundOf(workers: readonly WorkerRow[] | undefined, now: number): Around {
+  const processes = processesOf(workers ?? []);
+  const claiming = processes.filter(({ desired }) => desired === "run");
+  const reports = claiming.map(requestsOf);
+  const distinct = new Map(reports.flat().map((request) => [JSON.stringify(request), request]));
+  return {
+    now,
+    workers: workers && processes.length,
+    claiming: claiming.length,
+    requests: reports.includes(null) ? null : [...distinct.values()].filter((request) => request !== null),
+  };
 }
 
 type ConditionKind =
@@ -83,51 +101,127 @@ const waits = ({ counts: { available, delayed, blocked } }: SpecLook): number =>
   available + delayed + blocked;
 
 const age = (spec: SpecLook, now: number): string =>
-  spec.waitingSince > 0 ? `waiting, ${duration(now - spec.waitingSince)}` : "waiting";
+  spec.waitingSince > 0
+    ? `waiting, ${duration(Math.floor((now - spec.waitingSince) / 1000) * 1000)}`
+    : "waiting";
 
-const nobody: Rule = (spec, { now, workers, runtimes, labels }) => {
+const nobody: Rule = (spec, around) => {
   const { meta, counts } = spec;
   if (meta.paused || !(meta.weight > 0) || counts.available === 0 || counts.pending > 0) return null;
-  if (workers === undefined) return null;
-  const base = {
+  const cause = unable(spec, around);
+  if (cause === null) return null;
+  return {
     kind: "nobody",
     level: "critical",
     icon: "nobody",
     title: "No worker can run it",
+    cause,
     number: counts.available,
-    of: age(spec, now),
+    of: age(spec, around.now),
     status: "available",
-  } as const;
-  if (workers.length === 0)
-    return { ...base, cause: ["No worker is active. Start one that has a task for it."] };
-  const unmet = labels?.map((own) => unmetRequirement(meta.requires, own)) ?? [null];
-  const [lacking = null] = unmet;
-  if (lacking !== null && !unmet.includes(null))
-    return {
-      ...base,
-      cause: [
-        "It requires ",
-        { code: lacking },
-        ". None of the ",
-        { strong: count(workers.length) },
-        " active workers has a matching label.",
-      ],
-    };
-  if (runtimes === null || runtimes.has(meta.runtime)) return null;
-  const supported = [...runtimes].map((runtime) => (runtime === "" ? "none" : runtime)).sort();
-  return {
-    ...base,
-    cause: [
-      "Its runtime is ",
-      { code: meta.runtime === "" ? "(none)" : meta.runtime },
-      ". None of the ",
-      { strong: count(workers.length) },
-      " active workers supports it. They support ",
-      { code: supported.slice(0, 3).join(", ") },
-      supported.length > 3 ? " and others." : ".",
-    ],
   };
 };
+
+/** Why no worker can claim its units, by the rules of the scheduler; null when one can, or when that is not known. */
+function unable(
+  { name, meta, counts }: SpecLook,
+  { now, workers, claiming, requests }: Around,
+): Words | null {
+  if (workers === undefined) return null;
+  if (workers === 0) return ["No worker is active. Start one that has a task for it."];
+  if (claiming === 0)
+    return workers === 1
+      ? ["The active worker was asked to drain or stop, and claims no more units."]
+      : [
+          "All ",
+          { strong: count(workers) },
+          " active workers were asked to drain or stop: they claim no more units.",
+        ];
+  if (requests === null || requests.length === 0) return null;
+  const { available, pending } = counts;
+  const candidate = { id: 0, name, meta, available, pending, topPriority: 0, nextDue: 0 };
+  const ranks = requests.map((request) =>
+    workerRules.indexOf(explainChoice([candidate], request, now)[0]?.excluded ?? null),
+  );
+  if (ranks.includes(-1)) return null;
+  // the requests that pass the most rules show best what is missing
+  const rank = Math.max(...ranks);
+  const closest = requests.filter((_, i) => ranks[i] === rank);
+  const { needs, lack, lacks, rest = [] } = missing(meta, workerRules[rank] ?? null, closest);
+  const draining = workers - claiming;
+  return [
+    ...needs,
+    ...(claiming === 1
+      ? [`The ${draining > 0 ? "only worker that claims units" : "active worker"} ${lack}.`]
+      : closest.length < requests.length
+        ? [`None of the workers that could otherwise run it ${lacks}.`]
+        : [
+            "None of the ",
+            { strong: count(claiming) },
+            ` ${draining > 0 ? "workers that claim units" : "active workers"} ${lacks}.`,
+          ]),
+    ...rest,
+    ...(draining > 0
+      ? [` ${plural(draining, "other worker")} ${draining === 1 ? "is" : "are"} draining.`]
+      : []),
+  ];
+}
+
+interface Missing {
+  /** What the work spec needs. */
+  readonly needs: Words;
+  /** How one worker does not have it, and how none of several has it. */
+  readonly lack: string;
+  readonly lacks: string;
+  readonly rest?: Words;
+}
+
+function missing(
+  { runtime, runsModule, taskName, minGb, requires }: WorkSpecMeta,
+  rule: (typeof workerRules)[number],
+  requests: readonly ScheduleRequest[],
+): Missing {
+  const shown = (name: string): string => (name === "" ? "(none)" : name);
+  switch (rule) {
+    case "other_runtime": {
+      const others = [...new Set(requests.flatMap(({ runtimes = ["", "node"] }) => runtimes))]
+        .map(shown)
+        .sort();
+      return {
+        needs: ["Its runtime is ", { code: shown(runtime) }, ". "],
+        lack: "does not support it",
+        lacks: "supports it",
+        rest: [
+          " Supported: ",
+          { code: others.slice(0, 3).join(", ") },
+          others.length > 3 ? " and others." : ".",
+        ],
+      };
+    }
+    case "no_task":
+      return runsModule
+        ? { needs: ["It runs a module. "], lack: "runs only tasks", lacks: "runs modules" }
+        : {
+            needs: ["It runs the task ", { code: taskName }, ". "],
+            lack: "does not have it",
+            lacks: "has it",
+          };
+    case "needs_memory":
+      return {
+        needs: ["It needs ", { strong: `${minGb} GB` }, ". "],
+        lack: "has less memory",
+        lacks: "has as much memory",
+      };
+    case "needs_labels":
+      return {
+        needs: ["It requires ", { code: unmetRequirement(requires, requests[0]?.labels ?? []) ?? "" }, ". "],
+        lack: "has no matching label",
+        lacks: "has a matching label",
+      };
+    default:
+      return { needs: [], lack: "requests only other work specs", lacks: "requests this work spec" };
+  }
+}
 
 const failing: Rule = ({ counts, rates }) => {
   const share = rates.out > 0 ? rates.failed / rates.out : 0;
@@ -150,10 +244,10 @@ const failing: Rule = ({ counts, rates }) => {
 };
 
 /** Units are available and workers are active, but no worker claims a unit. */
-const stuck: Rule = (spec, { now, workers }) => {
+const stuck: Rule = (spec, { now, claiming }) => {
   const { counts, explained, rates, waitingSince } = spec;
   if (counts.available === 0 || counts.pending > 0 || explained?.excluded !== null) return null;
-  if (workers === undefined || workers.length === 0 || rates.overMs < 10_000 || rates.out > 0) return null;
+  if (claiming === 0 || rates.overMs < 10_000 || rates.out > 0) return null;
   if (waitingSince === 0 || now - waitingSince < minute) return null;
   return {
     kind: "stuck",
@@ -162,8 +256,8 @@ const stuck: Rule = (spec, { now, workers }) => {
     title: "Not being claimed",
     cause: [
       "The scheduler can hand out its units, and ",
-      { strong: plural(workers.length, "worker") },
-      workers.length === 1 ? " is" : " are",
+      { strong: plural(claiming, "worker") },
+      claiming === 1 ? " is" : " are",
       " active, but none claims them.",
     ],
     number: counts.available,

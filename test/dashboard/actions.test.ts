@@ -861,4 +861,29 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await page.getByRole("region", { name: "Work specs" }).waitFor();
     expect(problems).toEqual([]);
   });
+
+  test("says at once that no worker claims units, and why", { timeout }, async () => {
+    await fill(3);
+    const { client } = stage;
+    await client.updateWorkers(ns, [
+      {
+        name: "w",
+        active: true,
+        mode: "run",
+        data: encodeData({ asks: [{ runtimes: [""], tasks: ["mail"] }] }),
+      },
+    ]);
+    const { page } = await stage.open(`#/${ns}`);
+    const attention = page.getByRole("region", { name: "Needs attention" });
+    await attention.getByText("It runs the task parse. The active worker does not have it.").waitFor();
+    // the time goes on although nothing happens
+    const age = attention.getByText(/^waiting, /);
+    const first = await age.innerText();
+    await expect.poll(() => age.innerText()).not.toBe(first);
+    await client.setNamespace(ns, { desired: "idle" });
+    await attention.getByText("The active worker was asked to drain or stop").waitFor();
+    await attention.getByRole("button", { name: "View workers" }).click();
+    await page.getByText("All workers of this namespace are asked to").waitFor();
+  });
+
 });

@@ -1,6 +1,12 @@
 /** `coordinate explain`: why is nothing running? The scheduler's own answer, in words, and what to do about it. */
-import type { Explained, NamespaceRow, ScheduleRequest, TallyRow } from "../../core/index.ts";
-import { ableWorkers, processesOf, type AbleWorkers } from "../able-workers.ts";
+import {
+  processesOf,
+  type Explained,
+  type NamespaceRow,
+  type ScheduleRequest,
+  type TallyRow,
+} from "../../core/index.ts";
+import { ableWorkers, type AbleWorkers } from "../able-workers.ts";
 import { command, repeated } from "../command.ts";
 import type { Context } from "../context.ts";
 import { quote, show } from "../escape.ts";

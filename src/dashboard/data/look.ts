@@ -7,12 +7,13 @@ import {
   type TallyRow,
   type WorkSpecRow,
 } from "../../core/index.ts";
-import { byNeed, conditionOf, type Condition, type SpecLook } from "../attention.ts";
+import { aroundOf, byNeed, conditionOf, type Condition, type SpecLook } from "../attention.ts";
 import { rates, useCounts, useWaiting } from "./counts.ts";
 import { daemonNow } from "./session.ts";
 import { useExplain, useSpecs } from "./specs.ts";
+import { useNow } from "../parts/text.tsx";
 import { total } from "./units.ts";
-import { reportOf, useHeld, useWorkers } from "./workers.ts";
+import { useHeld, useWorkers } from "./workers.ts";
 
 export interface SpecRow extends SpecLook {
   readonly condition: Condition | null;
@@ -41,25 +42,19 @@ export function useLook(ns: string): NamespaceLook {
   const explain = useExplain(ns);
   const workers = useWorkers(ns);
   const held = useHeld(ns, workers.data);
+  // where nothing happens no data changes, but rates end, and what has waited for a minute needs attention
+  const beat = Math.floor(useNow() / 5000);
   const look = useMemo(() => {
     if (specs.data === undefined || counts.data === undefined) return undefined;
     const tally = new Map(counts.data.map((row): [string, TallyRow] => [row.workSpec, row]));
     const explained = new Map(explain.data?.map((one) => [one.workSpec, one]));
-    // only workers that report requests count: a child requests the same as its parent
-    const asks = (workers.data ?? [])
-      .filter(({ desired }) => desired === "run")
-      .flatMap((row) => reportOf(row).asks ?? []);
-    // a request without runtimes takes everything
-    const isOpen = asks.length === 0 || asks.some(({ runtimes = [] }) => runtimes.length === 0);
-    const runtimes = isOpen ? null : new Set(asks.flatMap((ask) => ask.runtimes ?? []));
-    const labels = asks.length === 0 ? null : asks.map((ask) => ask.labels ?? []);
+    const around = aroundOf(workers.data, daemonNow());
     const heldBySpec = new Map<string, AttemptRow[]>();
     for (const attempt of held.data?.all ?? []) {
       const list = heldBySpec.get(attempt.workSpec) ?? [];
       heldBySpec.set(attempt.workSpec, list);
       list.push(attempt);
     }
-    const around = { now: daemonNow(), workers: workers.data, runtimes, labels };
     return specs.data
       .map((row): SpecRow => {
         const spec: SpecLook = {
@@ -77,7 +72,7 @@ export function useLook(ns: string): NamespaceLook {
         return { ...spec, row, isUsed, condition: conditionOf(spec, around) };
       })
       .sort(byNeed);
-  }, [ns, specs.data, counts.data, waiting.data, explain.data, workers.data, held.data]);
+  }, [ns, specs.data, counts.data, waiting.data, explain.data, workers.data, held.data, beat]);
   const error = counts.error ?? specs.error;
   return useMemo(
     () => ({

@@ -3,6 +3,7 @@ import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import {
   decodeData,
   firstRows,
+  requestsOf,
   type AttemptRow,
   type DesiredState,
   type NamespaceRow,
@@ -101,7 +102,8 @@ export interface WorkerReport {
   asks?: readonly ScheduleRequest[];
 }
 
-export function reportOf({ data }: WorkerRow): WorkerReport {
+export function reportOf(worker: WorkerRow): WorkerReport {
+  const { data } = worker;
   if (data === null) return {};
   let report: Record<string, unknown>;
   try {
@@ -122,26 +124,9 @@ export function reportOf({ data }: WorkerRow): WorkerReport {
     rss: number(inside("memory").rss),
     totalMemory: number(inside("memory").total),
     slots: number(report.slots),
-    asks: Array.isArray(report.asks) ? report.asks.map(readAsk) : undefined,
+    asks: Array.isArray(report.asks) ? (requestsOf(worker) ?? undefined) : undefined,
   };
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
-}
-
-/** Reads only valid fields: a worker may store any data. */
-function readAsk(given: unknown): ScheduleRequest {
-  const ask = (typeof given === "object" && given !== null ? given : {}) as Record<string, unknown>;
-  const texts = (value: unknown): string[] | undefined =>
-    Array.isArray(value) ? value.filter((one): one is string => typeof one === "string") : undefined;
-  const runtimes = texts(ask.runtimes);
-  const tasks = texts(ask.tasks);
-  const workSpecs = texts(ask.workSpecs);
-  return {
-    ...(runtimes !== undefined && { runtimes }),
-    ...(tasks !== undefined && { tasks }),
-    ...(workSpecs !== undefined && { workSpecs }),
-    ...(typeof ask.availableGb === "number" && { availableGb: ask.availableGb }),
-    labels: texts(ask.labels) ?? [],
-  };
 }
 
 export const desire = (
