@@ -886,4 +886,29 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await page.getByText("All workers of this namespace are asked to").waitFor();
   });
 
+  test("lists locks, and Back shows the path that was looked up before", { timeout }, async () => {
+    const { client } = stage;
+    const { page } = await stage.open(`#/${ns}/locks`);
+    await page.getByText("Nothing is locked").waitFor();
+    const command = await page.locator(".cmd code").innerText();
+    expect(command).toBe(`$ coordinate --address ${stage.url} --namespace ${ns} lock take shard/3 --for 10m`);
+    await client.lock(ns, { owner: "anna", paths: [["shard", "3"], ["report"]], timeoutMs: 600_000 });
+    await client.lock(ns, { owner: "bert", paths: [["shard", "4"]], timeoutMs: 600_000 });
+    const locks = page.getByRole("region", { name: "Locks" });
+    await expect.poll(() => locks.getByRole("row").count()).toBe(4);
+    await expect
+      .poll(() => locks.getByRole("row", { name: "shard / 3" }).innerText())
+      .toMatch(/anna\s+in 9 m/);
+    const search = page.getByRole("textbox", { name: "Path of a lock" });
+    await search.fill("shard");
+    await search.press("Enter");
+    await expect.poll(() => locks.getByRole("row").count()).toBe(3);
+    // a path is locked by a lock above it
+    await page.getByRole("textbox", { name: "Path of a lock" }).fill("report/march");
+    await page.getByRole("button", { name: "Look up" }).click();
+    await expect.poll(() => locks.getByRole("row", { name: /report/ }).innerText()).toContain("anna");
+    await page.goBack();
+    await expect.poll(() => search.inputValue()).toBe("shard");
+  });
+
 });

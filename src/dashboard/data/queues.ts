@@ -1,6 +1,6 @@
-/** Queues of outcomes, and locks, which can be read only by their path. */
+/** Queues of outcomes, and locks. */
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
-import type { QueueRow } from "../../core/index.ts";
+import type { Lock, QueueRow } from "../../core/index.ts";
 import { client } from "./connection.ts";
 import { every } from "./live.ts";
 
@@ -17,19 +17,25 @@ export function useQueues(ns: string): UseQueryResult<{ rows: QueueRow[]; more: 
 
 export const clearQueue = (ns: string, queue: string): Promise<number> => client.clearQueue(ns, queue);
 
-/** The owner of the path and of every path above it, from the root down. */
+/** The locks at and below a path, and the lock of a path above it, which covers it. */
 export function useLocks(
   ns: string,
   path: readonly string[],
-): UseQueryResult<{ path: string[]; owner: string | null }[]> {
+): UseQueryResult<{ above: { path: string[]; owner: string }[]; rows: Lock[]; more: boolean }> {
   return useQuery({
     queryKey: ["locks", ns, path],
     queryFn: async () => {
-      const paths = path.map((_label, i) => path.slice(0, i + 1));
-      const owners = await client.readLocks(ns, paths);
-      return paths.map((one, i) => ({ path: one, owner: owners[i] ?? null }));
+      const paths = path.slice(1).map((_label, i) => path.slice(0, i + 1));
+      const [owners, { rows, next }] = await Promise.all([
+        client.readLocks(ns, paths),
+        client.listLocks(ns, { path, limit: 1000 }),
+      ]);
+      const above = paths.flatMap((one, i) => {
+        const owner = owners[i] ?? null;
+        return owner === null ? [] : [{ path: one, owner }];
+      });
+      return { above, rows, more: next !== null };
     },
-    enabled: path.length > 0,
     refetchInterval: every(2000),
   });
 }

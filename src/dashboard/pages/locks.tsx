@@ -1,14 +1,14 @@
-/** Locks: shows the holder of a path that the user enters, and can release abandoned locks. */
+/** Locks: who holds which path, and until when; and an action to release abandoned locks. */
 import { useState, type SyntheticEvent, type ReactNode } from "react";
 import { sayError } from "../data/connection.ts";
 import { clearLocks, useLocks } from "../data/queues.ts";
-import { visible } from "../format.ts";
+import { commandLine, count, visible } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Confirm } from "../parts/dialog.tsx";
 import { Icon } from "../parts/icon.tsx";
-import { Command, Name, Trouble } from "../parts/text.tsx";
+import { Ago, Command, Link, Name, Trouble } from "../parts/text.tsx";
 import { go } from "../route.ts";
-import { Heads } from "../parts/table.tsx";
+import { Table } from "../parts/table.tsx";
 import "./units.css";
 
 const readPath = (text: string): string[] => text.split("/").filter((label) => label !== "");
@@ -17,13 +17,17 @@ export default function Locks(): ReactNode {
   const { ns, route, may } = useHere();
   const wanted = route.filters?.path ?? "";
   const path = readPath(wanted);
-  const [text, setText] = useState(wanted);
+  const [typed, setTyped] = useState({ over: wanted, text: wanted });
+  // Back and links change the URL: the text field follows it
+  const text = typed.over === wanted ? typed.text : wanted;
   const [asked, setAsked] = useState(false);
   const locks = useLocks(ns, path);
   const submit = (event: SyntheticEvent): void => {
     event.preventDefault();
+    setTyped({ over: text, text });
     go({ ns, page: "locks", filters: { path: text } });
   };
+  const { above, rows, more } = locks.data ?? { above: [], rows: [], more: false };
   return (
     <>
       <h1 className="sr">Locks</h1>
@@ -37,7 +41,7 @@ export default function Locks(): ReactNode {
             placeholder="Path of a lock, such as shard/3"
             value={text}
             spellCheck={false}
-            onChange={(event) => setText(event.target.value)}
+            onChange={(event) => setTyped({ over: wanted, text: event.target.value })}
           />
           <kbd>/</kbd>
         </div>
@@ -46,48 +50,33 @@ export default function Locks(): ReactNode {
         </button>
       </form>
       {locks.error !== null && <Trouble text={sayError(locks.error)} />}
-      {path.length === 0 ? (
+      {locks.data === undefined ? null : path.length === 0 && rows.length === 0 ? (
         <section className="card blank">
           <p>
-            A lock covers a path in a tree. Its owner holds it until a deadline. A path cannot be locked while
-            a path above or below it is locked. Look up a path, or run a command under a lock:
+            Nothing is locked. A lock covers a path in a tree. Its owner holds it until a deadline. A path
+            cannot be locked while a path above or below it is locked. Take a lock for ten minutes:
           </p>
-          <Command text="coordinate lock shard/3 -- ./nightly.sh" />
+          <Command text={commandLine(ns, "lock", "take", "shard/3", "--for", "10m")} />
         </section>
       ) : (
-        <section className="card" aria-label="Holders">
+        <section className="card" aria-label="Locks">
           <header>
-            <h2>
-              <Name text={path.join(" / ")} max={80} />
-            </h2>
+            <h2>{path.length === 0 ? "Locks" : <Name text={path.join(" / ")} max={80} />}</h2>
+            <span className="count quiet">{count(above.length + rows.length)}</span>
             <span className="grow" />
-            {may("write") && (
+            {more && <span className="dim">the first thousand by path</span>}
+            {path.length > 0 && may("write") && (
               <button type="button" className="btn s d" onClick={() => setAsked(true)}>
                 Release it and all below…
               </button>
             )}
           </header>
-          <table>
-            <Heads of={["Path", "Held by"]} />
-            <tbody>
-              {(locks.data ?? []).map((lock) => (
-                <tr key={lock.path.join("/")} data-row tabIndex={-1}>
-                  <td className="mono">
-                    <Name text={lock.path.join(" / ")} max={80} />
-                  </td>
-                  <td>
-                    {lock.owner === null ? (
-                      <span className="z">not locked</span>
-                    ) : (
-                      <b>
-                        <Name text={lock.owner} max={60} />
-                      </b>
-                    )}
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Table heads={["Path", "Held by", { text: "Until", className: "r" }]}>
+            {[...above, ...rows].map((lock) => (
+              <Row key={JSON.stringify(lock.path)} ns={ns} {...lock} />
+            ))}
+          </Table>
+          {above.length + rows.length === 0 && <p className="blank">Not locked.</p>}
         </section>
       )}
       {asked && (
@@ -107,5 +96,25 @@ export default function Locks(): ReactNode {
         />
       )}
     </>
+  );
+}
+
+/** A lock; of one above the path, only the owner is known. */
+function Row(props: { ns: string; path: readonly string[]; owner: string; deadline?: number }): ReactNode {
+  const { ns, path, owner, deadline } = props;
+  return (
+    <tr data-row tabIndex={-1}>
+      <td className="mono">
+        <Link to={{ ns, page: "locks", filters: { path: path.join("/") } }} className="l">
+          <Name text={path.join(" / ")} max={80} />
+        </Link>
+      </td>
+      <td>
+        <b>
+          <Name text={owner} max={60} />
+        </b>
+      </td>
+      <td className="r mid">{deadline !== undefined && <Ago time={deadline} />}</td>
+    </tr>
   );
 }
