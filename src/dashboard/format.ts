@@ -31,11 +31,22 @@ export const percent = (share: number): string => {
 export const plural = (number: number, word: string): string =>
   `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 
-/** A command for a namespace, ready to be pasted into a shell. */
+/** Where the command line looks for a daemon unless it is told otherwise. */
+const usualOrigins: readonly string[] = ["http://127.0.0.1:5980", "http://localhost:5980"];
+
+/** A command for this daemon and a namespace, ready to be pasted into a shell. */
 export const commandLine = (ns: string, ...words: readonly string[]): string =>
-  ["coordinate", ...(ns === "" ? [] : ["--namespace", ns]), ...words]
-    .map((word) => (/^[\w.:/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`))
+  [
+    "coordinate",
+    ...(usualOrigins.includes(location.origin) ? [] : ["--address", location.origin]),
+    ...(ns === "" ? [] : ["--namespace", ns]),
+    ...words,
+  ]
+    .map(shellWord)
     .join(" ");
+
+export const shellWord = (word: string): string =>
+  /^[\w.:/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 
 /** Two units at most: 2 h 14 m, 52 s, 0.41 s. */
 export function duration(ms: number): string {

@@ -1,10 +1,15 @@
 /** User actions in the dashboard, in a real browser against a real daemon. Every effect is checked through the API. */
-import { readFileSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { gzipSync } from "node:zlib";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { decodeData, encodeData } from "../../src/core/index.ts";
+import { nameToUrl } from "../../src/rest/client.ts";
+import { executable } from "../daemon/built.ts";
 import { noBrowser, openStage, type Stage } from "./browser.ts";
 import { whySkipped } from "../skipped-reporter.ts";
 
@@ -862,6 +867,36 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     expect(problems).toEqual([]);
   });
 
+  test("the commands of an empty namespace run as they are", { timeout }, async () => {
+    const folder = mkdtempSync(path.join(tmpdir(), "coordinate-start-"));
+    const program = path.join(folder, "coordinate");
+    writeFileSync(program, `#!/bin/sh\nexec '${process.execPath}' '${executable("coordinate")}' "$@"\n`, {
+      mode: 0o755,
+    });
+    const { page } = await stage.open(`#/${ns}`);
+    await page.getByText("Define the work").waitFor();
+    const commands = (await page.locator(".start .cmd code").allInnerTexts()).map((one) =>
+      one.replace(/^\$ /, ""),
+    );
+    // the last one is a worker, which runs until it is stopped
+    const shell = spawn("sh", ["-c", `set -e\n${commands.join("\n")}`], {
+      cwd: folder,
+      env: { PATH: `${folder}:${process.env.PATH ?? ""}`, HOME: folder },
+      detached: true,
+      stdio: ["ignore", "inherit", "inherit"],
+    });
+    const ended = once(shell, "exit");
+    try {
+      await expect
+        .poll(async () => (await stage.client.tally(ns))[0]?.counts.finished, { timeout: 60_000 })
+        .toBe(100);
+    } finally {
+      if (shell.exitCode === null) process.kill(-shell.pid!, "SIGTERM");
+      await ended;
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+
   test("says at once that no worker claims units, and why", { timeout }, async () => {
     await fill(3);
     const { client } = stage;
@@ -911,4 +946,16 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await expect.poll(() => search.inputValue()).toBe("shard");
   });
 
+  test("commands are for this daemon and the namespace of the page", { timeout }, async () => {
+    const { page } = await stage.open(`#/${nameToUrl("o'neil & co")}/flow`);
+    const shown = page.locator(".cmd code").first();
+    const own = `coordinate --address ${stage.url} --namespace 'o'\\''neil & co'`;
+    await expect.poll(() => shown.innerText()).toBe(`$ ${own} flow flow.yaml`);
+    for (const name of ["queues", "batches"]) {
+      await page.goto(`${stage.url}/#/${nameToUrl("o'neil & co")}/${name}`);
+      await expect
+        .poll(() => shown.innerText())
+        .toContain(`${stage.url}/v1/namespace/${nameToUrl("o'neil & co")}/add-work-units`);
+    }
+  });
 });

@@ -1,6 +1,7 @@
 /** Batches: their progress, their units, and what follows; nested batches are below their parent. */
 import { useMemo, useState, type ReactNode } from "react";
 import type { BatchAction, BatchRow } from "../../core/index.ts";
+import { nameToUrl } from "../../rest/client.ts";
 import { changeBatch, useBatches, useBatchUnits } from "../data/batches.ts";
 import { sayError } from "../data/connection.ts";
 import { total } from "../data/units.ts";
@@ -72,7 +73,7 @@ export default function Batches(): ReactNode {
           ended. Adding the first unit creates the batch:
         </p>
         <Command
-          text={`curl -d '{"workSpec":"hello","units":[{"name":"a","batch":"monday"}]}' -H 'content-type: application/json' ${location.origin}/v1/namespace/${ns === "" ? "-" : encodeURIComponent(ns)}/add-work-units`}
+          text={`curl -d '{"workSpec":"hello","units":[{"name":"a","batch":"monday"}]}' -H 'content-type: application/json' ${location.origin}/v1/namespace/${nameToUrl(ns)}/add-work-units`}
         />
       </section>
     );

@@ -16,7 +16,7 @@ import "@xyflow/react/dist/base.css";
 import { useMemo, type ReactNode } from "react";
 import { drain } from "../data/counts.ts";
 import type { SpecRow } from "../data/look.ts";
-import { count, duration, plural, rate, shortCount } from "../format.ts";
+import { commandLine, count, duration, plural, rate, shortCount } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { StatusGlyph, maxOpen, StatusBar } from "../parts/status.tsx";
@@ -83,7 +83,7 @@ export default function Flow(): ReactNode {
         <p>
           A flow file defines work specs, and links them by <code>then</code>:
         </p>
-        <Command text="coordinate flow examples/flows/chain.yaml" />
+        <Command text={commandLine(ns, "flow", "flow.yaml")} />
       </section>
     );
   const nodes: SpecNode[] = inFlow.map((spec) => ({

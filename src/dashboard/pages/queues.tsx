@@ -1,5 +1,6 @@
 /** Queues of outcomes: how many messages each has, since when, and an action to clear one. */
 import { useState, type ReactNode } from "react";
+import { nameToUrl } from "../../rest/client.ts";
 import { sayError } from "../data/connection.ts";
 import { clearQueue, useQueues } from "../data/queues.ts";
 import { count, plural, visible } from "../format.ts";
@@ -24,7 +25,7 @@ export default function Queues(): ReactNode {
           When a unit that names a queue ends, the queue gets a message. A queue exists while it has messages.
         </p>
         <Command
-          text={`curl -d '{"workSpec":"hello","units":[{"name":"a","queues":["done"]}]}' -H 'content-type: application/json' ${location.origin}/v1/namespace/${ns === "" ? "-" : encodeURIComponent(ns)}/add-work-units`}
+          text={`curl -d '{"workSpec":"hello","units":[{"name":"a","queues":["done"]}]}' -H 'content-type: application/json' ${location.origin}/v1/namespace/${nameToUrl(ns)}/add-work-units`}
         />
       </section>
     );

@@ -2,7 +2,7 @@
 import { useState, type ReactNode } from "react";
 import { client, sayError } from "../data/connection.ts";
 import { encodeData } from "../../core/index.ts";
-import { commandLine, nsTitle } from "../format.ts";
+import { commandLine, nsTitle, shellWord } from "../format.ts";
 import { useHere } from "../here.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Command, Link, Trouble } from "../parts/text.tsx";
@@ -36,21 +36,27 @@ export function Start({ ns }: { ns: string }): ReactNode {
     postgres: "It keeps its data in PostgreSQL. Other daemons can share the database.",
   }[session.store];
   const steps = [
-    { title: "The daemon is running", text: store ?? "", command: null },
+    { title: "The daemon is running", text: store ?? "", commands: [] },
     {
       title: "Define the work",
       text: "A work spec describes one kind of job. A flow file defines one or more.",
-      command: commandLine(ns, "flow", "examples/flows/chain.yaml"),
+      commands: [
+        "echo 'flows: { hello: { max_retries: 3 } }' > flow.yaml",
+        commandLine(ns, "flow", "flow.yaml"),
+      ],
     },
     {
       title: "Add work",
-      text: "Units are the jobs themselves: one line each in a file, up to millions of them.",
-      command: commandLine(ns, "addwork", spec, "-u", "names.jsonl"),
+      text: "Units are the jobs themselves: one line each, in a file or a pipe, up to millions of them.",
+      commands: [`seq 100 | ${commandLine(ns, "addwork", spec, "-u", "-")}`],
     },
     {
       title: "Run it",
-      text: "A worker claims units, runs them and reports the results. Start as many as you need.",
-      command: commandLine(ns, "worker", "--tasks", "./tasks.js"),
+      text: "A worker claims units, runs the task of their work spec and reports the results. Start as many as you need.",
+      commands: [
+        `echo ${shellWord(`export default { ${JSON.stringify(spec)}: ({ name }) => ({ said: name }) };`)} > tasks.mjs`,
+        commandLine(ns, "worker", "--tasks", "./tasks.mjs"),
+      ],
     },
   ];
   const waitsFor = ["", "the first work spec", "the first unit", "the first worker"][now] ?? "";
@@ -62,13 +68,14 @@ export function Start({ ns }: { ns: string }): ReactNode {
       </div>
       <section className="card">
         <ol>
-          {steps.map(({ title, text, command }, i) => (
+          {steps.map(({ title, text, commands }, i) => (
             <li key={title} className={done[i] === true ? "done" : i === now ? "now" : "later"}>
               <span className="no">{done[i] === true ? <Icon name="tick" label="done" /> : i + 1}</span>
               <div>
                 <h2>{title}</h2>
                 <p>{text}</p>
-                {command !== null && done[i] !== true && <Command text={command} later={i !== now} />}
+                {done[i] !== true &&
+                  commands.map((command) => <Command key={command} text={command} later={i !== now} />)}
                 {i === 1 && now === 1 && may("write") && (
                   <p className="or">
                     or{" "}

@@ -36,7 +36,7 @@ export default function Units(): ReactNode {
       <section className="card blank">
         <h1>No units yet</h1>
         <p>Units belong to a work spec. Create one first:</p>
-        <Command text={commandLine(ns, "flow", "examples/flows/chain.yaml")} />
+        <Command text={commandLine(ns, "flow", "flow.yaml")} />
       </section>
     );
   const worker = route.filters?.worker ?? "";

@@ -34,7 +34,7 @@ export default function Workers(): ReactNode {
         <p>
           A worker claims units, runs them and reports the results. Start one on a machine that has its tasks:
         </p>
-        <Command text={commandLine(ns, "worker", "--tasks", "./tasks.js")} />
+        <Command text={commandLine(ns, "worker", "--tasks", "./tasks.mjs")} />
         <p className="dim">It appears here as soon as it checks in.</p>
       </section>
     );

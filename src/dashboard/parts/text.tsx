@@ -138,7 +138,7 @@ export function Command({ text, later }: { text: string; later?: boolean }): Rea
   return (
     <div className={later === true ? "cmd later" : "cmd"}>
       <code>
-        <span className="dim">$</span> {text}
+        <span className="dim">$</span> {visible(text)}
       </code>
       <CopyButton text={text} />
     </div>
