@@ -946,6 +946,29 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await expect.poll(() => search.inputValue()).toBe("shard");
   });
 
+  test("a name with characters that nobody can type is confirmed as it is shown", { timeout }, async () => {
+    const { client } = stage;
+    const name = "in\u202evoices\n";
+    await client.setWorkSpecs(ns, [{ data: encodeData({ name }) }]);
+    for (let at = 0; at < 1001; at += 500)
+      await client.addWorkUnits(
+        ns,
+        name,
+        Array.from({ length: 501 }, (_, i) => ({ name: `u${at + i}` })),
+      );
+    const { page } = await stage.open(`#/${ns}/spec/${nameToUrl(name)}`);
+    await page.getByRole("button", { name: "More actions" }).click();
+    await page.getByRole("menuitem", { name: "Delete the work spec…" }).click();
+    const shown = await dialog(page).locator("label code").innerText();
+    expect(shown).toBe("in\\u202evoices\\u000a");
+    await dialog(page).getByRole("textbox").fill(shown);
+    await dialog(page)
+      .getByRole("button", { name: /^Delete / })
+      .last()
+      .click();
+    await expect.poll(async () => (await client.listWorkSpecs(ns)).rows.length).toBe(0);
+  });
+
   test("commands are for this daemon and the namespace of the page", { timeout }, async () => {
     const { page } = await stage.open(`#/${nameToUrl("o'neil & co")}/flow`);
     const shown = page.locator(".cmd code").first();

@@ -1,6 +1,7 @@
 /** A native dialog: it keeps the focus, and Escape closes it. */
 import { useEffect, useId, useRef, useState, type ReactNode } from "react";
 import { sayError } from "../data/connection.ts";
+import { visible } from "../format.ts";
 import { Trouble } from "./text.tsx";
 
 export function Dialog(props: {
@@ -80,7 +81,9 @@ export function Confirm(props: {
       setBusy(false);
     }
   };
-  const isReady = props.typed === undefined || words === props.typed;
+  // escaped, because characters that are not shown cannot be typed
+  const typed = props.typed === undefined ? undefined : visible(props.typed);
+  const isReady = typed === undefined || words === typed;
   return (
     <Dialog title={props.title} onClose={props.onClose}>
       {props.lead}
@@ -93,9 +96,9 @@ export function Confirm(props: {
         ))}
       </dl>
       {props.fields}
-      {props.typed !== undefined && (
+      {typed !== undefined && (
         <label className="pace">
-          Type <code>{props.typed}</code> to confirm
+          Type <code>{typed}</code> to confirm
           <input value={words} onChange={(event) => setWords(event.target.value)} className="wide" />
         </label>
       )}
