@@ -108,6 +108,7 @@ function Namespace(props: { route: Route; ns: string; session: Session; token: s
     palette: () => setShown("palette"),
     help: () => setShown("help"),
     hold: () => live.hold(!live.held),
+    undo: () => void undo.takeBack(),
   });
   const here = useMemo<Here>(
     () => ({

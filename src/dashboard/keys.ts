@@ -17,6 +17,7 @@ export const keys: readonly { readonly keys: string; readonly does: string }[] =
   { keys: "j k", does: "Next row, previous row" },
   { keys: "x", does: "Select the row" },
   { keys: "Enter", does: "Open the row" },
+  { keys: "u", does: "Undo, while it is offered" },
   { keys: "Space", does: "Pause or resume live updates" },
   { keys: "[ ]", does: "Shorter or longer time range" },
   { keys: "t", does: "Switch between dark and light" },
@@ -43,6 +44,7 @@ interface Does {
   palette(): void;
   help(): void;
   hold(): void;
+  undo(): void;
 }
 
 const isWriting = (target: EventTarget | null): boolean =>
@@ -95,6 +97,9 @@ export function useKeys(route: Route, ns: string, does: Does): void {
           [...document.querySelectorAll<HTMLElement>("[data-menu=namespaces] > .menu > button")]
             .find((button) => button.offsetParent !== null)
             ?.click();
+          break;
+        case "u":
+          does.undo();
           break;
         case "t":
           switchTheme();

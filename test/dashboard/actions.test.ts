@@ -921,6 +921,34 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await page.getByText("All workers of this namespace are asked to").waitFor();
   });
 
+  test("what was clicked stays in place while Undo is offered, also by a key", { timeout }, async () => {
+    await fill();
+    const { page, problems } = await stage.open(`#/${ns}/spec/parse`);
+    const pause = page.getByRole("button", { name: "Pause", exact: true });
+    await pause.waitFor();
+    const before = await pause.boundingBox();
+    await pause.click();
+    await page.getByRole("button", { name: "Undo" }).waitFor();
+    expect(await page.getByRole("button", { name: "Resume", exact: true }).boundingBox()).toMatchObject({
+      y: before!.y,
+    });
+    await expect.poll(async () => (await meta()).paused).toBe(true);
+    await page.keyboard.press("u");
+    await expect.poll(async () => (await meta()).paused).toBe(false);
+    // an error is shown where the user looks, until it is dismissed
+    await page.route("**/v1/**", (route) =>
+      route.request().method() === "POST" && route.request().url().includes("set-work-spec-meta")
+        ? route.fulfill({ status: 403, json: { code: "forbidden", message: "Not allowed" } })
+        : route.continue(),
+    );
+    await pause.click();
+    await page.locator(".undo").getByRole("alert").waitFor();
+    expect((await pause.boundingBox())!.y).toBe(before!.y);
+    await page.getByRole("button", { name: "Dismiss" }).click();
+    await expect.poll(() => page.getByRole("alert").count()).toBe(0);
+    expect(problems).toEqual([]);
+  });
+
   test("lists locks, and Back shows the path that was looked up before", { timeout }, async () => {
     const { client } = stage;
     const { page } = await stage.open(`#/${ns}/locks`);

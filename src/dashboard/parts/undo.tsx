@@ -1,7 +1,7 @@
 /** An action is done at once, and most can be undone for ten seconds. There is one at a time, on whatever page it was done. */
 import { useCallback, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { sayError } from "../data/connection.ts";
-import { visible } from "../format.ts";
+import { middle, visible } from "../format.ts";
 import { Icon } from "./icon.tsx";
 import { Trouble } from "./text.tsx";
 
@@ -18,6 +18,8 @@ export interface Undo {
   readonly error: string | null;
   readonly run: (action: Reversible) => Promise<void>;
   readonly takeBack: () => Promise<void>;
+  /** Hides the error. */
+  readonly dismiss: () => void;
 }
 
 const waysBackMs = 10_000;
@@ -52,21 +54,31 @@ export function useUndo(): Undo {
         const { back = null, after } = done ?? {};
         if (back !== null && after !== undefined) await attempt(back, null, after);
       },
+      dismiss: () => setError(null),
     }),
     [done, error, attempt],
   );
 }
 
-export function UndoBar({ undo: { done, error, takeBack } }: { undo: Undo }): ReactNode {
-  if (error !== null) return <Trouble text={error} />;
+/** Floats over the page: what the user has just clicked stays where it is. */
+export function UndoBar({ undo: { done, error, takeBack, dismiss } }: { undo: Undo }): ReactNode {
+  if (error !== null)
+    return (
+      <div className="undo">
+        <Trouble text={error} />
+        <button type="button" className="icon-btn" aria-label="Dismiss" onClick={dismiss}>
+          <Icon name="x" />
+        </button>
+      </div>
+    );
   if (done === null) return null;
   return (
     <p className="undo" role="status">
       <Icon name="tick" />
-      <span>{visible(done.did)}</span>
+      <span>{middle(visible(done.did), 240)}</span>
       {done.back !== null && (
         <button type="button" className="btn s" onClick={() => void takeBack()}>
-          Undo
+          Undo <kbd>u</kbd>
         </button>
       )}
     </p>
