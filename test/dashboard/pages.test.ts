@@ -175,6 +175,25 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     expect(problems).toEqual([]);
   });
 
+  test("a long list is found through by typing", { timeout }, async () => {
+    const { page, problems } = await stage.open("#/filings/units/parse");
+    const button = page.getByRole("search").getByRole("button", { name: /spec/ });
+    await button.focus();
+    await page.keyboard.press("Enter");
+    const focused = (): Promise<string | undefined> =>
+      page.evaluate(() => document.activeElement?.textContent ?? undefined);
+    await expect.poll(focused).toBe("archive");
+    await page.keyboard.type("th");
+    expect(await focused()).toBe("thumbs");
+    await page.keyboard.press("End");
+    expect(await focused()).toBe("virus-scan");
+    await page.keyboard.press("Home");
+    await page.keyboard.press("Tab");
+    await expect.poll(() => page.getByRole("menu").count()).toBe(0);
+    expect(await page.locator("html").getAttribute("class")).not.toBe("dark");
+    expect(problems).toEqual([]);
+  });
+
   test("goes everywhere by keyboard", { timeout }, async () => {
     const { page, problems } = await stage.open("#/filings");
     await drawn(page);

@@ -24,6 +24,7 @@ export function Menu(props: {
   const box = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
   const id = useId();
+  const typed = useRef({ text: "", at: 0 });
   useEffect(() => {
     if (!isOpen) return undefined;
     box.current?.querySelector<HTMLElement>("[role=menuitem]")?.focus();
@@ -39,9 +40,27 @@ export function Menu(props: {
     if (event.key === "Escape") {
       setOpen(false);
       button.current?.focus();
+    } else if (event.key === "Tab") {
+      // the focus leaves the list
+      setOpen(false);
+      return;
     } else if (event.key === "ArrowDown") items[(at + 1) % items.length]?.focus();
     else if (event.key === "ArrowUp") items[(at - 1 + items.length) % items.length]?.focus();
-    else return;
+    else if (event.key === "Home") items[0]?.focus();
+    else if (event.key === "End") items.at(-1)?.focus();
+    else if (
+      event.key.length === 1 &&
+      event.key !== " " &&
+      !event.ctrlKey &&
+      !event.metaKey &&
+      !event.altKey
+    ) {
+      // the first item that begins with the letters typed in quick succession
+      const now = Date.now();
+      const before = now - typed.current.at < 1000 ? typed.current.text : "";
+      typed.current = { text: before + event.key.toLowerCase(), at: now };
+      items.find((item) => item.textContent.trim().toLowerCase().startsWith(typed.current.text))?.focus();
+    } else return;
     event.preventDefault();
     event.stopPropagation();
   };
