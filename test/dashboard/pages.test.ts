@@ -175,6 +175,51 @@ describe.skipIf(noBrowser !== "")(`pages${whySkipped(noBrowser)}`, () => {
     expect(problems).toEqual([]);
   });
 
+  test(
+    "what matters fits: columns, counts and actions on a phone and a small laptop",
+    { timeout },
+    async () => {
+      const phone = { width: 390, height: 844 };
+      const laptop = { width: 1280, height: 560 };
+      const { page, problems } = await stage.open("#/filings/jobs", { viewport: phone });
+      // the first page that is opened: no other page has loaded its style sheet
+      await page.getByRole("columnheader", { name: "State" }).waitFor();
+      expect(await page.getByRole("columnheader", { name: "Category" }).isVisible()).toBe(false);
+      const isCut = (selector: string): Promise<string[]> =>
+        page
+          .locator(selector)
+          .evaluateAll((found) =>
+            found.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent),
+          );
+      const right = async (name: RegExp): Promise<number> => {
+        const box = await page.getByRole("button", { name }).first().boundingBox();
+        return box!.x + box!.width;
+      };
+      for (const viewport of [phone, laptop]) {
+        await page.setViewportSize(viewport);
+        await page.goto(`${stage.url}/#/filings/units/archive?status=delayed`);
+        await page.locator("[data-row]").first().waitFor();
+        expect(await isCut(".rows .row > .r:last-child")).toEqual([]);
+        await page.goto(`${stage.url}/#/filings/spec/parse`);
+        await page.getByRole("region", { name: "Failure groups" }).getByRole("row").nth(1).waitFor();
+        expect(await right(/^Retry /)).toBeLessThan(viewport.width);
+        expect(await isCut(".stats dd")).toEqual([]);
+        await page.goto(`${stage.url}/#/filings/limits`);
+        await page.getByLabel(/^Maximum running units under search/).waitFor();
+      }
+      // the end of the rail is in reach of a low window
+      const keys = await page.getByRole("button", { name: "shortcuts" }).boundingBox();
+      expect(keys!.y + keys!.height).toBeLessThanOrEqual(laptop.height);
+      await page.setViewportSize(phone);
+      await page.goto(`${stage.url}/#/filings/unit/parse/${nameToUrl(unitName(0))}`);
+      await page.getByRole("region", { name: "Attempts" }).waitFor();
+      expect(
+        (await page.getByRole("banner").getByRole("button", { name: "Search" }).boundingBox())!.width,
+      ).toBe(36);
+      expect(problems).toEqual([]);
+    },
+  );
+
   test("a long list is found through by typing", { timeout }, async () => {
     const { page, problems } = await stage.open("#/filings/units/parse");
     const button = page.getByRole("search").getByRole("button", { name: /spec/ });

@@ -132,12 +132,9 @@ function Row(props: {
   const { name, total, finished, failed, then, sealed, doneTime } = batch;
   const share = (part: number): string => (total === 0 ? "0" : `${(part / total) * 100}%`);
   const to: Route = { ns, page: "batches", filters: { batch: chosen ? "" : name } };
-  const said =
-    total === 0
-      ? sealed
-        ? "empty"
-        : "no units yet"
-      : `${percent((finished + failed) / total)} of ${plural(total, "unit")}`;
+  const done = percent((finished + failed) / Math.max(1, total));
+  const of = total === 0 ? "" : ` of ${plural(total, "unit")}`;
+  const said = total > 0 ? done : sealed ? "empty" : "no units yet";
   const number = (value: number, className = ""): ReactNode =>
     value === 0 ? <span className="z">0</span> : <span className={className}>{count(value)}</span>;
   return (
@@ -154,11 +151,14 @@ function Row(props: {
           </span>
         </td>
         <td>
-          <span className="prog" role="img" aria-label={`${said}, ${count(failed)} failed`}>
+          <span className="prog" role="img" aria-label={`${said}${of}, ${count(failed)} failed`}>
             <i className="f" style={{ width: share(finished) }} />
             <i className="x" style={{ width: share(failed) }} />
           </span>
-          <span className="dim said">{said}</span>
+          <span className="dim said">
+            {said}
+            <span className="no-phone">{of}</span>
+          </span>
         </td>
         <td className="r lo">{number(open(batch))}</td>
         <td className="r">{number(failed, "t-failed strong")}</td>

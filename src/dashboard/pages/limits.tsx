@@ -52,10 +52,10 @@ limits:
           heads={[
             "Limit",
             "Running",
-            { text: "Rate", className: "lo" },
-            { text: "Next start", className: "lo" },
+            { text: "Rate", className: "l12" },
+            { text: "Next start", className: "l12" },
             "Work specs",
-            { text: "Max. running", className: "r lo" },
+            { text: "Max. running", className: "r" },
           ]}
         >
           {rows.map((row) => (
@@ -85,8 +85,8 @@ function Row({ limit }: { limit: SharedLimitRow }): ReactNode {
         )}
         <span className={isFull(limit) ? "strong" : "dim"}>{said}</span>
       </td>
-      <td className="lo">{hasRate(rate) ? rateWords(rate) : <span className="z">no limit</span>}</td>
-      <td className="mid lo">
+      <td className="l12">{hasRate(rate) ? rateWords(rate) : <span className="z">no limit</span>}</td>
+      <td className="mid l12">
         {isFull(limit) ? (
           "when one ends"
         ) : nextTime > now ? (
@@ -106,7 +106,7 @@ function Row({ limit }: { limit: SharedLimitRow }): ReactNode {
           <span className="dim">and {plural(workSpecs.length - shownSpecs, "other")}</span>
         )}
       </td>
-      <td className="r lo">
+      <td className="r">
         <AtMost limit={limit} />
       </td>
     </tr>

@@ -45,11 +45,11 @@ export function FailureGroups({ spec }: { spec: SpecRow }): ReactNode {
         heads={[
           "Error",
           { text: "Units", className: "r", status: "failed" },
-          { text: "Share", className: "lo" },
-          { text: "Last 48 hours", className: "lo" },
-          { text: "First", className: "r lo" },
-          { text: "Last", className: "r lo" },
-          { text: "Max. tries", className: "r lo" },
+          { text: "Share", className: "l12" },
+          { text: "Last 48 hours", className: "l12" },
+          { text: "First", className: "r l12" },
+          { text: "Last", className: "r l12" },
+          { text: "Max. tries", className: "r l12" },
           { text: "Actions", className: "r", hidden: true },
         ]}
       >
@@ -75,21 +75,21 @@ export function FailureGroups({ spec }: { spec: SpecRow }): ReactNode {
                 {count(group.count)}
               </Link>
             </td>
-            <td className="lo">
+            <td className="l12">
               <div className="sh" title={percent(group.count / units)}>
                 <i style={{ width: `${(group.count / units) * 100}%` }} />
               </div>
             </td>
-            <td className="lo">
+            <td className="l12">
               <HourBars points={group.trend} hours={48} now={now} label={trendText(group, now)} />
             </td>
-            <td className="r mid lo">
+            <td className="r mid l12">
               <Ago time={group.firstTime} />
             </td>
-            <td className="r mid lo">
+            <td className="r mid l12">
               <Ago time={group.lastTime} />
             </td>
-            <td className="r mid lo">{count(group.tries)}</td>
+            <td className="r mid l12">{count(group.tries)}</td>
             <td className="r">
               {may("write") && (
                 <button type="button" className="btn s" onClick={() => setAsked(group)}>
