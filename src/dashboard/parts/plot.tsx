@@ -376,8 +376,8 @@ export function Lanes(props: {
 function tickTime(time: number, span: number): string {
   if (span <= 600_000) return clockTime(time);
   if (span <= 86_400_000) return clockTime(time, false);
-  const date = new Date(time).toLocaleDateString("en-US", { month: "short", day: "numeric" });
-  return `${date} ${clockTime(time, false)}`;
+  const at = new Date(time);
+  return `${at.getDate()} ${at.toLocaleString("en", { month: "short" })} ${clockTime(time, false)}`;
 }
 
 /** Combines marks that would overlap. */
