@@ -72,6 +72,7 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await page.getByRole("button", { name: "Pause", exact: true }).click();
     await expect.poll(async () => (await meta()).paused).toBe(true);
     await page.getByRole("button", { name: "Resume", exact: true }).waitFor();
+    await page.getByText("No work spec of priority 0 is scheduled now.").waitFor();
     await page.getByRole("button", { name: "Undo" }).click();
     await expect.poll(async () => (await meta()).paused).toBe(false);
     expect(problems).toEqual([]);
@@ -919,6 +920,37 @@ describe.skipIf(noBrowser !== "")(`actions${whySkipped(noBrowser)}`, () => {
     await attention.getByText("The active worker was asked to drain or stop").waitFor();
     await attention.getByRole("button", { name: "View workers" }).click();
     await page.getByText("All workers of this namespace are asked to").waitFor();
+  });
+
+  test("says what holds a healthy work spec back, and a cause only once", { timeout }, async () => {
+    const { client } = stage;
+    await client.setWorkSpecs(ns, [
+      { data: encodeData({ name: "full", max_running: 2 }) },
+      { data: encodeData({ name: "held", breaker: { failures: 0.5, min: 2, pause: 3600 } }) },
+    ]);
+    for (const spec of ["full", "held"])
+      await client.addWorkUnits(ns, spec, [{ name: "a" }, { name: "b" }, { name: "c" }]);
+    await client.requestAttempts(ns, { worker: "w", number: 2, workSpecs: ["full"] });
+    const attempts = await client.requestAttempts(ns, { worker: "w", number: 2, workSpecs: ["held"] });
+    await client.settleAttempts(
+      ns,
+      attempts.map(({ id }) => ({
+        attempt: id,
+        action: "fail" as const,
+        data: encodeData({ traceback: "Error: gone" }),
+      })),
+    );
+    await client.updateWorkers(ns, [{ name: "w", active: true, mode: "run" }]);
+    const { page } = await stage.open(`#/${ns}`);
+    const row = page.getByRole("region", { name: "Work specs" }).getByRole("row", { name: /full/ });
+    await row.getByText("at its max_running").waitFor();
+    // the units run for longer than rates are measured: that is not "never"
+    await page.waitForTimeout(8000);
+    expect(await row.innerText()).not.toContain("never");
+    await page.goto(`${stage.url}/#/${ns}/spec/held`);
+    const state = page.getByRole("region", { name: "Current state" });
+    await state.getByText("Not scheduled now.").waitFor();
+    expect((await state.innerText()).split("Error: gone")).toHaveLength(2);
   });
 
   test("what was clicked stays in place while Undo is offered, also by a key", { timeout }, async () => {

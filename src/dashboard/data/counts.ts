@@ -145,7 +145,8 @@ export function drain(counts: Tally, { added, out, overMs }: Rates, paused: bool
   if (left === 0) return { text: "empty", value: 0 };
   if (paused) return { text: "paused", value: 0 };
   if (overMs < 5000) return { text: "unknown", value: 0 };
-  if (out < 0.01) return { text: "never", value: 0 };
+  // a unit may run for longer than the rates are measured
+  if (out < 0.01) return { text: counts.pending > 0 ? "unknown" : "never", value: 0 };
   if (added > out * 1.05 && added - out > 0.5) return { text: "grows", value: added - out };
   return { text: "time", value: (left / Math.max(0.01, out - added)) * 1000 };
 }

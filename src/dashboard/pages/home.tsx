@@ -336,6 +336,15 @@ function WorkSpecs(props: {
   );
 }
 
+/** What keeps a healthy work spec from starting more units, by the rule of the scheduler. */
+const heldWords: Readonly<Record<string, string>> = {
+  max_running: "at its max_running",
+  rate: "at its rate",
+  limit: "at a shared limit",
+  partitions: "partitions are full",
+  not_before: "starts later",
+};
+
 function WorkSpecRow({ spec, max, sparks }: { spec: SpecRow; max: number; sparks: Sparks }): ReactNode {
   const { ns } = useHere();
   const { name, counts, condition, meta, rates } = spec;
@@ -346,6 +355,7 @@ function WorkSpecRow({ spec, max, sparks }: { spec: SpecRow; max: number; sparks
     </td>
   );
   const waits = counts.available + counts.delayed + counts.blocked;
+  const held = counts.available > 0 ? heldWords[spec.explained?.excluded ?? ""] : undefined;
   const isFailing = condition !== null && (condition.kind === "failing" || condition.kind === "failed");
   return (
     <tr data-row tabIndex={-1}>
@@ -358,6 +368,7 @@ function WorkSpecRow({ spec, max, sparks }: { spec: SpecRow; max: number; sparks
             <Name text={name} max={32} />
           </Link>
           {condition !== null && <span className={`cond ${tone}`}>{condition.title}</span>}
+          {condition === null && held !== undefined && <span className="unit-s">{held}</span>}
           {condition === null && meta.continuous && (
             <span className="unit-s" title="continuous: creates its own units">
               <Icon name="cont" /> {duration(meta.intervalMs)}

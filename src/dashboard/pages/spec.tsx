@@ -230,7 +230,10 @@ function Share({ spec, look }: { spec: SpecRow; look: NamespaceLook }): ReactNod
           priority {priority}, {words.when}
         </span>
       </header>
-      <div className="shb">
+      {rows.length === 0 && (
+        <p className="blank dim">No work spec of priority {priority} is scheduled now.</p>
+      )}
+      <div className="shb" hidden={rows.length === 0}>
         {rows.map(({ name, runs, target }) => (
           <div key={name} className={name === spec.name ? "row me" : "row"}>
             <Link to={{ ns, page: "spec", spec: name }} className="nm">

@@ -69,8 +69,15 @@ function statements(
         : {
             icon: excluded === "paused" ? "paused" : excluded === "no_work" ? "available" : "blocked",
             tone: excluded === "no_work" ? "available" : "blocked",
-            head: `Not scheduled now: ${explained.reason}.`,
+            // a condition above has said why; that of a paused work spec is not listed
+            head:
+              excluded !== "paused" && condition?.kind === excluded
+                ? "Not scheduled now."
+                : `Not scheduled now: ${explained.reason}.`,
             words: [advice[excluded] ?? ""],
+            ...(excluded === "limit" && {
+              act: { label: "View limits", to: { ns, page: "limits" } as const },
+            }),
           },
     );
   }
@@ -128,6 +135,9 @@ const advice: Readonly<Record<string, string>> = {
   breaker: "It continues by itself when a probe succeeds. Resume it to continue at once.",
   no_weight: "Set a weight above 0.",
   max_running: "More units can start when a running one ends, or when you raise max_running.",
+  rate: "More units can start when its rate allows it, or when you change the rate.",
+  limit: "More units can start when the limit allows it, or when you change the limit.",
+  partitions: "More units can start when a limit of their partitions allows it.",
   lower_priority: "Its units are handed out when the others have no work, or when you raise its priority.",
   enough_running: "It is scheduled again when some of its units end, or when other work specs catch up.",
   other_runtime: "The worker does not support its runtime.",
