@@ -66,13 +66,12 @@ function jobError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobEr
 /** The traceback of an Error has its stack and those of its causes. */
 function readError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobError {
   const plain = thrown instanceof LoadError || thrown instanceof NotJsonError;
-  const message =
-    thrown instanceof Error ? String(thrown.message) : `${typeof thrown} thrown: ${show(thrown)}`;
+  const message = thrown instanceof Error ? `${thrown.message}` : `${typeof thrown} thrown: ${show(thrown)}`;
   const frames = thrown instanceof Error && !plain ? framesOf(stackOf(thrown)) : [];
   return {
     message: cut(message === "" ? "error without a message" : message),
     traceback: cut(plain ? message : tracebackOf(thrown)),
-    type: thrown instanceof Error ? String(thrown.name) : typeof thrown,
+    type: thrown instanceof Error ? `${thrown.name}` : typeof thrown,
     phase,
     ...(frames.length > 0 && { frames }),
   };

@@ -15,7 +15,20 @@ test("a result that cannot be read fails its own unit only", async () => {
     throw new Error("no prototype");
   };
   const odd = new Proxy({}, { getPrototypeOf });
-  const context: Partial<BulkContext> = { signal: new AbortController().signal, clock: t.clock };
+  const { signal } = new AbortController();
+  const done = (): Promise<void> => Promise.resolve();
+  const context: BulkContext = {
+    ...{
+      signal,
+      expired: signal,
+      log: silentLogger,
+      clock: t.clock,
+      worker: "w",
+      renew: done,
+      progress: done,
+    },
+    workSpec: { name: "s", data: { name: "s" } },
+  };
   const log = attemptLog(silentLogger, attempts[0]!, t.clock);
   await runUnits(
     ({ name }) => (name === "a" ? odd : {}),
