@@ -66,16 +66,29 @@ function jobError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobEr
 /** The traceback of an Error has its stack and those of its causes. */
 function readError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobError {
   const plain = thrown instanceof LoadError || thrown instanceof NotJsonError;
-  const message = thrown instanceof Error ? `${thrown.message}` : `${typeof thrown} thrown: ${show(thrown)}`;
+  const error = thrown instanceof Error ? textsOf(thrown) : null;
+  const message = error?.message ?? `${typeof thrown} thrown: ${show(thrown)}`;
   const frames = thrown instanceof Error && !plain ? framesOf(stackOf(thrown)) : [];
   return {
     message: cut(message === "" ? "error without a message" : message),
     traceback: cut(plain ? message : tracebackOf(thrown)),
-    type: thrown instanceof Error ? `${thrown.name}` : typeof thrown,
+    type: error?.name ?? typeof thrown,
     phase,
     ...(frames.length > 0 && { frames }),
   };
 }
+
+/** A program may give an error a name and a message that are not strings. */
+const textsOf = ({
+  name,
+  message,
+}: {
+  name: unknown;
+  message: unknown;
+}): { name: string; message: string } => ({
+  name: String(name),
+  message: String(message),
+});
 
 function tracebackOf(thrown: unknown): string {
   const lines: string[] = [];
@@ -88,9 +101,14 @@ function tracebackOf(thrown: unknown): string {
   return lines.join("\n");
 }
 
-/** A program may give an error any stack, or none. */
-const stackOf = (error: Error): string =>
-  typeof error.stack === "string" && error.stack !== "" ? error.stack : String(error);
+/** A program may give an error any stack, or none, or one that cannot be read. */
+function stackOf(error: Error): string {
+  try {
+    return typeof error.stack === "string" && error.stack !== "" ? error.stack : String(error);
+  } catch {
+    return "an error that cannot be read";
+  }
+}
 
 /** "    at name (file:line:column)" or "    at file:line:column". */
 function framesOf(stack: string): JobErrorFrame[] {
