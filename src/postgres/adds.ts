@@ -61,11 +61,13 @@ export class Adds {
     ns: string,
     ref: WorkSpecRef,
     puts: readonly WorkUnitPut[],
-    request: Buffer | null,
+    given: Buffer | null,
     now: number,
   ): Promise<AddedWorkUnit[]> {
     const { db } = this.#context;
     const spec = await this.#context.lookUp(db, ns, ref, now);
+    const isFew = puts.length <= few && this.#isPlain(spec, puts);
+    const request = given ?? (isFew ? await this.#ownRequest() : null);
     const inserted = await this.#insertUnits(spec, puts, request, null, now);
     if (inserted !== null) return inserted;
     const added = await this.#context.apply(
@@ -98,8 +100,8 @@ export class Adds {
   }
 
   /**
-   * A request id for an add without one. An add that does not read first may be the first to find that a connection is broken; with a
-   * request id it can be sent again. Its length is odd and that of a `textKey` even, so no caller can give the same one.
+   * A request id for an add of a few units without one: it can be sent again when its connection breaks. Its length is odd and that of
+   * a `textKey` even, so no caller can give the same one.
    */
   async #ownRequest(): Promise<Buffer> {
     const { db, allocate } = this.#context;

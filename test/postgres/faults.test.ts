@@ -91,19 +91,22 @@ describe("one server", () => {
   }, 120_000);
 
   test.each([
-    ["a few units: carried out once", 1],
-    ["many units: success, or unknown, or nothing happened", 21],
-  ])("cut at every message of an add without a request id, of %s", { timeout: 120_000 }, async (_, count) => {
+    ["a few units: carried out once", 1, "s"],
+    ["a few units, to a work spec it has not seen: carried out once", 1, null],
+    ["many units: success, or unknown, or nothing happened", 21, "s"],
+  ])("cut at every message of an add of %s", { timeout: 120_000 }, async (_, count, known) => {
     const { engine, store, url } = await open();
     const outcomes = { done: 0, unknown: 0, refused: 0 };
     for (const direction of ["to server", "to client"] as const)
       for (let messages = 0; messages < 14; messages++) {
         const names = Array.from({ length: count }, (_, i) => `${direction} ${messages} ${i}`);
+        const spec = known ?? `${direction} ${messages}`;
+        if (known === null) await engine.setWorkSpecs("", [{ data: encodeData({ name: spec }) }]);
         proxy.cutAfter(direction, messages);
         const error: unknown = await engine
           .addWorkUnits(
             "",
-            "s",
+            spec,
             names.map((name) => ({ name })),
           )
           .then(
@@ -111,7 +114,7 @@ describe("one server", () => {
             (reason: unknown) => reason,
           );
         proxy.disarm();
-        const there = (await engine.getWorkUnits("", "s", names)).filter((unit) => unit !== null).length;
+        const there = (await engine.getWorkUnits("", spec, names)).filter((unit) => unit !== null).length;
         if (error === null) {
           outcomes.done++;
           expect(there).toBe(count);
@@ -127,7 +130,9 @@ describe("one server", () => {
     expect(outcomes.refused).toBe(0);
     expect(store.counters.unknown).toBe(outcomes.unknown);
     expect(await query(url, "SELECT count(*)::int AS n FROM coordinate.unit")).toEqual([
-      { n: (await engine.listWorkUnits("", "s")).rows.length },
+      {
+        n: Object.values(await engine.tally("")).reduce((sum, { counts }) => sum + counts.available, 0),
+      },
     ]);
     await engine.close();
   });
