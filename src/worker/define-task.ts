@@ -1,6 +1,6 @@
 /** Tasks with types for the data of their units and for their results. */
-import { isCoordinateError, type DataObject } from "../core/index.ts";
-import { checkedBy, type SpecDefinition } from "../objects/index.ts";
+import { CoordinateError, describeValue, isCoordinateError, type DataObject } from "../core/index.ts";
+import { checkedBy, SpecDefinition } from "../objects/index.ts";
 import { fail, type Decision } from "./outcome.ts";
 import type { Unit, UnitContext, UnitTask } from "./task.ts";
 
@@ -29,9 +29,15 @@ export type TypedUnit<Data extends object, Result extends object> = Pick<
  * that the spec's schema rejects fails the unit without a retry, which would end the same way.
  */
 export function defineTask<Data extends object, Result extends object>(
-  { name, spec, schemas }: SpecDefinition<Data, Result>,
+  definition: SpecDefinition<Data, Result>,
   work: TypedTask<NoInfer<Data>, NoInfer<Result>>,
 ): DefinedTask {
+  if (!((definition as unknown) instanceof SpecDefinition))
+    throw new CoordinateError(
+      "bad_argument",
+      `definition: expected a work spec of defineSpec, got ${describeValue(definition)}`,
+    );
+  const { name, spec, schemas } = definition;
   const taskName = typeof spec.task === "string" && spec.task !== "" ? spec.task : name;
   // the types are those that the spec declares; without schemas nothing checks the stored data
   const plain = work as unknown as UnitTask;

@@ -158,6 +158,13 @@ describe("a schema", () => {
     assert.equal((await t.data("fetch", "wrong")).traceback, "Bad data: data: url: expected text");
   });
 
+  it("says that a task needs a definition, not a name", () => {
+    const named = "fetch" as unknown as typeof fetchPage;
+    expect(() => defineTask(named, () => ({ bytes: 0, output: {} }))).toThrow(
+      'definition: expected a work spec of defineSpec, got "fetch"',
+    );
+  });
+
   it("refuses a result", async () => {
     const t = bench();
     const spec = defineSpec<object, Page>({ name: "s" }, { result: pageSchema });
