@@ -251,7 +251,7 @@ export class MemoryStore implements Store, Watchable, HistoryKeeper {
     const { settings } = space;
     if (space.limits.size === 0) return { settings, candidates, repeated };
     // copied: a claim may change them before the engine looks
-    const limits = [...space.limits.values()].map((limit) => ({ ...limit }));
+    const limits = Array.from(space.limits.values(), (limit) => ({ ...limit }));
     return { settings, candidates, repeated, limits };
   }
 

@@ -31,8 +31,8 @@ const memoryMs = 10_000;
 
 interface SpecSize {
   size: number;
-  /** A claim does not grow beyond this: so many units like the last ones fit into a request. Free slots may ask for more. */
-  most: number;
+  /** How many units like the last ones fit into one request: claims do not grow beyond this. Free slots may ask for more. */
+  maxSize: number;
   atLeast: number;
   seenAt: number;
 }
@@ -67,9 +67,9 @@ export class ClaimSizes {
 
   /** Records a claim of this work spec: of so many units, with data of this length. */
   claimed(spec: string, atLeast: number, now: number, count: number, length: number): void {
-    const known = this.#specs.get(spec) ?? { size: this.#first, most: Infinity, atLeast, seenAt: now };
-    known.most = Math.max(1, Math.floor((maxRequestLength * count) / length));
-    known.size = Math.min(known.size, known.most);
+    const known = this.#specs.get(spec) ?? { size: this.#first, maxSize: Infinity, atLeast, seenAt: now };
+    known.maxSize = Math.max(1, Math.floor((maxRequestLength * count) / length));
+    known.size = Math.min(known.size, known.maxSize);
     known.atLeast = atLeast;
     known.seenAt = now;
     this.#specs.set(spec, known);
@@ -87,6 +87,6 @@ export class ClaimSizes {
   settled(spec: string, count: number, full: boolean, ms: number): void {
     const known = this.#specs.get(spec);
     if (known !== undefined && full && ms < this.#pace.quickMs)
-      known.size = Math.min(this.#max, known.most, Math.max(known.size, count) * 2);
+      known.size = Math.min(this.#max, known.maxSize, Math.max(known.size, count) * 2);
   }
 }

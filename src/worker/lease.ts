@@ -36,8 +36,8 @@ export class ServerTime {
   sample(server: number, received: number, sent = -Infinity): void {
     this.#differences[this.#at] = server - received;
     this.#at = (this.#at + 1) % samples;
-    const most = server - sent;
-    this.#differences.forEach((one, i) => (this.#differences[i] = Math.min(one, most)));
+    const max = server - sent;
+    this.#differences.forEach((one, i) => (this.#differences[i] = Math.min(one, max)));
     this.#offset = Math.max(...this.#differences);
   }
 

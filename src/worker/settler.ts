@@ -26,8 +26,8 @@ import { messageOf } from "./traceback.ts";
 
 /** Most changes in one call. Larger batches delay other changes more than they save. */
 const largest = 1000;
-/** While more is not stored yet, no more work should be claimed. */
-const mostUnstored = { changes: 3 * largest, length: 8 * maxRequestLength } as const;
+/** While more than this is not stored yet, no more work should be claimed. */
+const maxUnstored = { changes: 3 * largest, length: 8 * maxRequestLength } as const;
 /** While gathering, this many waiting requests are sent without waiting for more. */
 const enough = 32;
 /** Most pending calls. Two, so that one is on the network while the other is written to the store. */
@@ -128,7 +128,7 @@ export class Settler {
 
   /** Whether so many changes are not stored yet that no more work should be claimed. */
   get isBehind(): boolean {
-    return this.#unstored > mostUnstored.changes || this.#unstoredLength > mostUnstored.length;
+    return this.#unstored > maxUnstored.changes || this.#unstoredLength > maxUnstored.length;
   }
 
   /** Resolves when every change has been answered. */

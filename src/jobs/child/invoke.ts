@@ -66,29 +66,20 @@ function jobError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobEr
 /** The traceback of an Error has its stack and those of its causes. */
 function readError(thrown: unknown, phase: NonNullable<JobError["phase"]>): JobError {
   const plain = thrown instanceof LoadError || thrown instanceof NotJsonError;
-  const error = thrown instanceof Error ? textsOf(thrown) : null;
-  const message = error?.message ?? `${typeof thrown} thrown: ${show(thrown)}`;
+  const message =
+    thrown instanceof Error ? textOf(thrown.message) : `${typeof thrown} thrown: ${show(thrown)}`;
   const frames = thrown instanceof Error && !plain ? framesOf(stackOf(thrown)) : [];
   return {
     message: cut(message === "" ? "error without a message" : message),
     traceback: cut(plain ? message : tracebackOf(thrown)),
-    type: error?.name ?? typeof thrown,
+    type: thrown instanceof Error ? textOf(thrown.name) : typeof thrown,
     phase,
     ...(frames.length > 0 && { frames }),
   };
 }
 
 /** A program may give an error a name and a message that are not strings. */
-const textsOf = ({
-  name,
-  message,
-}: {
-  name: unknown;
-  message: unknown;
-}): { name: string; message: string } => ({
-  name: String(name),
-  message: String(message),
-});
+const textOf = (value: unknown): string => String(value);
 
 function tracebackOf(thrown: unknown): string {
   const lines: string[] = [];
